@@ -1,0 +1,1 @@
+"""Remember and show: the service, its database and its reports."""

@@ -1,0 +1,1 @@
+"""Do it on hardware: the only package that imports torch."""

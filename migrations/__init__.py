@@ -1,0 +1,1 @@
+"""One Alembic chain for SQLite and Postgres."""

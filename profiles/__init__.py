@@ -1,0 +1,1 @@
+"""What was measured: documents about models, devices, clusters and measurements, and the shipped library of them."""

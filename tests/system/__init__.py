@@ -1,0 +1,1 @@
+"""Tests that start processes, browsers and installed wheels."""

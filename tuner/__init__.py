@@ -1,0 +1,1 @@
+"""What to run: pure answers computed from documents."""
