@@ -80,7 +80,7 @@ contracts: $(VENV)/.ready  ## Import contracts: profiles <- tuner <- (api | exec
 	@$(BIN)/lint-imports
 
 wheel-check: $(VENV)/.ready  ## Build the wheel and use it in an empty environment outside the checkout
-	@$(RUN) -m pytest tests/system/test_wheel.py --run-slow $(PYTEST_ARGS)
+	@$(RUN) -m pytest tests/system/test_wheel.py $(PYTEST_ARGS)
 
 bench: $(VENV)/.ready  ## Print the numbers of every benchmark
 	@for script in benchmarks/*.py; do echo "== $$script"; $(RUN) "$$script" $(BENCH_ARGS); done
