@@ -1,0 +1,64 @@
+"""How are the devices of a cluster connected, and what does its software add?"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from profiles.document import Count, Document, Name, Part, PositiveCount, PositiveRate, Provenance, Seconds
+
+
+class Transfer(Part):
+    """Time of a message of L bytes: `latency_s + L / bandwidth_bytes_per_s` (the paper's α + β·L)."""
+
+    latency_s: Seconds
+    bandwidth_bytes_per_s: PositiveRate
+
+
+class Link(Part):
+    """A link between two devices, as point-to-point messages and as collectives see it."""
+
+    p2p: Transfer
+    collective: Transfer
+    """α and β of `2·log2(r)·α + 2·(r-1)/r·β·L`; bandwidth of one device taking part."""
+    provenance: Provenance
+    source: Annotated[str, Field(min_length=1, max_length=2_000)]
+
+
+class Node(Part):
+    """One machine: equal accelerators and the links between them."""
+
+    accelerator: Name
+    devices: PositiveCount
+    link: Link | None = None
+    """The link inside the node; None for a node of one device."""
+
+
+class Software(Part):
+    """What the software stack of the cluster adds to times and bytes."""
+
+    name: Name
+    framework_bytes: Count
+    """Memory taken by the framework and its context on each device."""
+    compute_factor: Annotated[float, Field(gt=0, le=100)] = 1.0
+    """Measured layer time inside a training run over the profiled layer time."""
+    activation_factors: dict[str, Annotated[float, Field(gt=0, le=100)]] = Field(default_factory=dict)
+    """Bytes kept in a training run over the counted saved tensors, by model family; 1 where absent."""
+    collectives: Literal["side_by_side", "one_after_another"] = "side_by_side"
+    """Whether the collectives of one rank share time or queue."""
+    provenance: Provenance
+    source: Annotated[str, Field(min_length=1, max_length=2_000)]
+
+
+class ClusterProfile(Document):
+    """Nodes of equal accelerators and the links between them."""
+
+    kind_name = "cluster"
+
+    name: Name
+    description: Annotated[str, Field(max_length=2_000)] = ""
+    node: Node
+    link: Link
+    """The link between two nodes."""
+    max_devices: PositiveCount | None = None
+    """Devices of the whole cluster; None where it may grow."""
+    software: Software

@@ -1,0 +1,100 @@
+"""How long does each layer take on a device, at which micro-batch sizes, and who says so?"""
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from profiles.document import (
+    Attention,
+    Count,
+    Document,
+    Name,
+    Part,
+    PositiveCount,
+    PositiveSeconds,
+    Precision,
+    Provenance,
+    Seconds,
+)
+from profiles.model import ModelDescription
+
+
+class TimingPoint(Part):
+    """Times and bytes of one layer at one micro-batch size."""
+
+    micro_batch_size: PositiveCount
+    forward_s: PositiveSeconds
+    backward_s: PositiveSeconds
+    """The whole backward, without recomputation."""
+    input_backward_s: Seconds | None = None
+    weight_backward_s: Seconds | None = None
+    spread: Annotated[float, Field(ge=0)] | None = None
+    """Relative spread of the repeats, None where it is not known."""
+    activation_bytes: Count | None = None
+    """Measured bytes kept; overrides the description's."""
+    transient_bytes: Count | None = None
+    """Measured transient peak; overrides the description's."""
+
+
+class TypeTimings(Part):
+    """Times of all layers of one type."""
+
+    type: Name
+    shape: dict[str, int | str] = Field(default_factory=dict)
+    """The layer's shape; published timings apply to any layer of equal shape."""
+    provenance: Provenance
+    points: Annotated[tuple[TimingPoint, ...], Field(min_length=1, max_length=1_000)]
+    """One point for each profiled micro-batch size, in rising order."""
+    update_s: Seconds | None = None
+    """Optimizer step of the layer's parameters; None where it was not profiled."""
+
+    @model_validator(mode="after")
+    def _rising(self) -> Self:
+        sizes = [point.micro_batch_size for point in self.points]
+        if any(a >= b for a, b in zip(sizes, sizes[1:], strict=False)):
+            raise ValueError(f"micro-batch sizes must rise without repeats, got {sizes}")
+        return self
+
+
+class LayerTimings(Document):
+    """Times of a model's layer types on one device, at one sequence length and precision."""
+
+    kind_name = "layer timings"
+
+    name: Name
+    accelerator: Name
+    software: Name
+    precision: Precision
+    attention: Attention
+    sequence_length: PositiveCount
+    source: Annotated[str, Field(max_length=2_000)] = ""
+    types: Annotated[tuple[TypeTimings, ...], Field(min_length=1, max_length=1_000)]
+
+    @model_validator(mode="after")
+    def _types_once(self) -> Self:
+        names = [timings.type for timings in self.types]
+        if len(set(names)) != len(names):
+            raise ValueError("a layer type appears twice")
+        return self
+
+
+class Profile(Document):
+    """A description and its timings on one device: what `chimera profile` writes."""
+
+    kind_name = "profile"
+
+    description: ModelDescription
+    timings: LayerTimings
+
+    @model_validator(mode="after")
+    def _match(self) -> Self:
+        description, timings = self.description, self.timings
+        for field in ("precision", "attention", "sequence_length"):
+            if getattr(description, field) != getattr(timings, field):
+                raise ValueError(
+                    f"{field} differs: description {getattr(description, field)}, timings {getattr(timings, field)}"
+                )
+        missing = {layer.type for layer in description.layers} - {entry.type for entry in timings.types}
+        if missing:
+            raise ValueError(f"no timings for layer types {sorted(missing)}")
+        return self

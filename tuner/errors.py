@@ -1,0 +1,23 @@
+"""What can be wrong with a question to the tuner.
+
+TunerError
+├── RequestError             an option is missing, impossible or contradicts another
+├── UnsupportedModelError    the model cannot be described from its configuration
+└── UnsupportedOptionError   a sound option that is not modelled yet
+"""
+
+
+class TunerError(Exception):
+    """The question cannot be answered; the message says what is wrong, the numbers, and what to do."""
+
+
+class RequestError(TunerError):
+    """An option of the request is missing, impossible or contradicts another one."""
+
+
+class UnsupportedModelError(TunerError):
+    """The model cannot be described from its configuration; the message says why and what to do."""
+
+
+class UnsupportedOptionError(TunerError):
+    """The option is understood but what it asks for is not modelled."""

@@ -1,0 +1,220 @@
+"""What does a plan say? The document that is printed, stored, drawn and exported; it holds no clock, id or host."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from profiles.document import Provenance, canonical_json
+
+
+class PlanPart(BaseModel):
+    """A piece of a plan; bytes and seconds stand in the names."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class Breakdown(PlanPart):
+    """The iteration by what it is spent on; the parts sum to `iteration_s`."""
+
+    compute_s: float
+    """Work of the busiest rank, with recomputation and the optimizer step."""
+    bubble_s: float
+    """Time the busiest rank waits for the pipeline to fill and drain."""
+    p2p_s: float
+    """Messages between stages on the critical path."""
+    all_reduce_s: float
+    """Gradient synchronisation that no bubble hides."""
+
+
+class ErrorBar(PlanPart):
+    """Where the measured iteration will lie, learnt from measurements."""
+
+    low_s: float
+    high_s: float
+    coverage: float
+
+
+class Prediction(PlanPart):
+    """What the model says of one configuration."""
+
+    iteration_s: float
+    throughput_samples_per_s: float
+    tokens_per_s: float
+    mfu: float
+    """Useful FLOPs (without recomputation) over the peak of the devices used."""
+    bubble_ratio: float
+    """Share of the iteration that the busiest rank idles, 1 − compute/iteration without communication."""
+    breakdown: Breakdown
+    error_bar: ErrorBar | None = None
+    """None until measurements exist."""
+
+
+class RankMemory(PlanPart):
+    """Peak memory of one rank in named parts, which sum to `total_bytes`."""
+
+    rank: int
+    weights_bytes: int
+    gradients_bytes: int
+    optimizer_bytes: int
+    activations_bytes: int
+    recompute_bytes: int
+    loss_bytes: int
+    transient_bytes: int
+    communication_bytes: int
+    framework_bytes: int
+    reserve_bytes: int
+    total_bytes: int
+
+
+class ConfigurationDocument(PlanPart):
+    """A configuration, or the part of it that was decided when it was rejected."""
+
+    schedule: str | None = None
+    width: int
+    depth: int
+    micro_batch_size: int | None = None
+    micro_batches: int | None = None
+    recompute: Literal["none", "stage", "layer"] | None = None
+    scaling: Literal["direct", "doubling", "halving"] | None = None
+    pipe_pairs: int | None = None
+    chunks: int | None = None
+
+
+class Candidate(PlanPart):
+    """A configuration that fits, with its prediction."""
+
+    schedule: str
+    width: int
+    depth: int
+    micro_batch_size: int
+    micro_batches: int
+    recompute: Literal["none", "stage", "layer"]
+    scaling: Literal["direct", "doubling", "halving"]
+    pipe_pairs: int
+    chunks: int
+    stage_layers: tuple[int, ...]
+    """Blocks per stage, in stage order; they sum to the model's number of blocks."""
+    predicted: Prediction
+    peak_memory_bytes: int
+    """`total_bytes` of the fullest rank."""
+
+
+class Chosen(Candidate):
+    """The chosen configuration, with the memory of every rank."""
+
+    memory: tuple[RankMemory, ...]
+
+
+class Rejected(PlanPart):
+    """A configuration that was not taken, and why, in numbers."""
+
+    configuration: ConfigurationDocument
+    reason: str
+    kind: Literal["memory", "batch", "layout", "target", "domain"]
+    """`memory` does not fit, `batch` does not divide, `layout` is not legal, `target` cannot be run by `runs_on`,
+    `domain` has no closed form."""
+
+
+class Layout(PlanPart):
+    """The best that one (W, D) gives: a cell of the throughput map."""
+
+    width: int
+    depth: int
+    schedule: str | None = None
+    micro_batch_size: int | None = None
+    recompute: str | None = None
+    throughput_samples_per_s: float | None = None
+    peak_memory_bytes: int | None = None
+    reason: str | None = None
+    """Why nothing fits here; None where something does."""
+
+
+class SmallestChange(PlanPart):
+    """The least that must change for the model to fit."""
+
+    change: str
+    configuration: ConfigurationDocument
+    memory: RankMemory
+    """Memory of the fullest rank after the change."""
+
+
+class WhyNot(PlanPart):
+    """The best candidate under the constraints asked about, against the chosen one."""
+
+    constraints: dict[str, Any]
+    best: Candidate | None
+    slower_by: float | None
+    """Iteration time over the chosen one's, minus 1."""
+    difference_s: Breakdown | None
+    """Part by part, `best` minus `chosen`."""
+    reason: str
+
+
+class ProvenanceNote(PlanPart):
+    """Where the numbers come from."""
+
+    timings: Provenance
+    timings_source: str
+    description: str
+    links: Provenance
+    cluster: str
+    software: Provenance
+    hashes: dict[str, str]
+    """SHA-256 of the model description, timings, cluster and accelerator used."""
+    notes: tuple[str, ...] = ()
+    """What was extrapolated or assumed, one sentence each."""
+
+
+class ModelNote(PlanPart):
+    """The model in a line."""
+
+    name: str
+    family: str
+    parameters: int
+    blocks: int
+    sequence_length: int
+    precision: str
+    attention: str
+    sample_flops: int
+
+
+class ClusterNote(PlanPart):
+    """The cluster in a line."""
+
+    name: str
+    accelerator: str
+    devices: int
+    devices_per_node: int
+    memory_bytes: int
+    """Memory of one device, as its driver reports."""
+    peak_flops: float
+
+
+class Plan(PlanPart):
+    """The answer: what to run, what else would, what would not and why."""
+
+    schema_version: Literal[1] = 1
+    request: dict[str, Any]
+    """The request with its defaults resolved."""
+    model: ModelNote
+    cluster: ClusterNote
+    chosen: Chosen | None
+    candidates: tuple[Candidate, ...]
+    """The best `top` candidates, fastest first."""
+    candidates_considered: int
+    rejected: tuple[Rejected, ...]
+    layouts: tuple[Layout, ...]
+    smallest_change: SmallestChange | None
+    greedy_regret: float | None
+    """Throughput of the best candidate over the chosen one's, minus 1."""
+    greedy_best: Candidate | None
+    """The best candidate of the exhaustive search, None when it is the chosen one."""
+    target_cost: float | None
+    """What `runs_on` costs: throughput of the best over all targets over the chosen one's, minus 1."""
+    idle_devices: int
+    why: WhyNot | None
+    provenance: ProvenanceNote
+
+    def to_json(self) -> str:
+        """Canonical text: the same request gives the same bytes."""
+        return canonical_json(self.model_dump(mode="json"))
