@@ -77,7 +77,7 @@ types: $(VENV)/.ready  ## mypy --strict over the packages
 	@$(BIN)/mypy --strict $(addprefix -p ,$(PACKAGES))
 
 contracts: $(VENV)/.ready  ## Import contracts: profiles <- tuner <- (api | executor) <- cli
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 wheel-check: $(VENV)/.ready  ## Build the wheel and use it in an empty environment outside the checkout
 	@$(RUN) -m pytest tests/system/test_wheel.py $(PYTEST_ARGS)
