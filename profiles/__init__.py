@@ -1,1 +1,1 @@
-"""What was measured: documents about models, devices, clusters and measurements, and the shipped library of them."""
+"""What was measured: documents on models, devices, clusters and runs, and the shipped library of them."""

@@ -4,14 +4,25 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from profiles.document import Document, Fraction, Name, Part, PositiveCount, PositiveRate, Precision, Provenance, Seconds
+from profiles.document import (
+    Document,
+    Fraction,
+    Name,
+    Part,
+    PositiveCount,
+    PositiveRate,
+    Precision,
+    Provenance,
+    Seconds,
+)
 
 
 class Efficiency(Part):
     """The share of its peak that a device reaches, as a curve over the size of the work.
 
     A layer of `f` FLOPs and `b` bytes of traffic takes
-    `launch_s + f / (peak * matmul_peak_share * f / (f + half_peak_flops)) + b / (bandwidth * bandwidth_share)`.
+    `launch_s + (f + half_peak_flops) / (peak * matmul_peak_share) + b / (bandwidth * bandwidth_share)`,
+    that is, its products run at `peak * matmul_peak_share * f / (f + half_peak_flops)`.
     """
 
     matmul_peak_share: Fraction

@@ -2,14 +2,18 @@
 
 import hashlib
 import json
+import reprlib
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from profiles.errors import MalformedDocumentError
+from profiles.json_text import MAX_DOCUMENT_BYTES as MAX_DOCUMENT_BYTES
+from profiles.json_text import canonical_json as canonical_json
+from profiles.json_text import parse_json as parse_json
 
-MAX_DOCUMENT_BYTES = 8_000_000
-MAX_NESTING = 64
+_SELF_EXPLAINING = {"value_error", "extra_forbidden", "json_invalid", "missing"}
 
 Provenance = Literal["measured", "published", "estimated", "fitted", "extrapolated"]
 Precision = Literal["float32", "bfloat16", "float16"]
@@ -42,16 +46,24 @@ class Document(Part):
     @classmethod
     def from_json(cls, text: str | bytes, *, name: str | None = None) -> Self:
         """Read `text`; raises MalformedDocumentError naming the first faults and where they are."""
-        value = parse_json(text, name=name or cls.kind_name)
-        return cls.from_value(value, name=name)
+        parse_json(text, name=name or cls.kind_name)
+        return cls._validate(text, name or cls.kind_name)
 
     @classmethod
     def from_value(cls, value: Any, *, name: str | None = None) -> Self:
         """Check parsed JSON; raises MalformedDocumentError naming the first faults and where they are."""
         try:
-            return cls.model_validate_json(json.dumps(value))
+            text = json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise MalformedDocumentError(f"{name or cls.kind_name} is not plain JSON: {error}") from None
+        return cls.from_json(text, name=name)
+
+    @classmethod
+    def _validate(cls, text: str | bytes, name: str) -> Self:
+        try:
+            return cls.model_validate_json(text)
         except ValidationError as error:
-            raise MalformedDocumentError(describe_faults(error, name or cls.kind_name)) from None
+            raise MalformedDocumentError(describe_faults(error, name)) from None
 
     def to_json(self) -> str:
         """Canonical text: sorted keys, no spaces, so that equal documents have equal bytes."""
@@ -62,71 +74,22 @@ class Document(Part):
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
 
-def canonical_json(value: Any) -> str:
-    """Dump JSON with sorted keys and no spaces; refuses NaN and infinity."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def parse_json(text: str | bytes, *, name: str) -> Any:
-    """Parse JSON of at most MAX_DOCUMENT_BYTES bytes and MAX_NESTING levels, without NaN or duplicate keys."""
-    raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    if len(raw) > MAX_DOCUMENT_BYTES:
-        raise MalformedDocumentError(
-            f"{name} has {len(raw):,} bytes; at most {MAX_DOCUMENT_BYTES:,} are read. Is this the right file?"
-        )
-    depth = nesting(raw)
-    if depth > MAX_NESTING:
-        raise MalformedDocumentError(f"{name} is nested {depth:,} levels deep; at most {MAX_NESTING} are read")
-    try:
-        return json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant, object_pairs_hook=_unique)
-    except UnicodeDecodeError as error:
-        raise MalformedDocumentError(f"{name} is not UTF-8 text (byte {error.start})") from None
-    except (ValueError, RecursionError) as error:
-        raise MalformedDocumentError(f"{name} is not valid JSON: {error}") from None
-
-
-def nesting(raw: bytes) -> int:
-    """Count the deepest nesting of brackets outside strings, without recursion."""
-    depth = deepest = 0
-    in_string = escaped = False
-    for byte in raw:
-        if in_string:
-            if escaped:
-                escaped = False
-            elif byte == 0x5C:
-                escaped = True
-            elif byte == 0x22:
-                in_string = False
-        elif byte == 0x22:
-            in_string = True
-        elif byte in (0x5B, 0x7B):
-            depth += 1
-            deepest = max(deepest, depth)
-        elif byte in (0x5D, 0x7D):
-            depth -= 1
-    return deepest
-
-
 def describe_faults(error: ValidationError, name: str, *, most: int = 5) -> str:
-    """One sentence for the first few faults of a pydantic error, with their places."""
+    """One sentence for the first few faults of a pydantic error, with their places and what was found."""
     faults = error.errors(include_url=False, include_context=False)
-    told = "; ".join(f"{_place(fault['loc'])}: {fault['msg']}" for fault in faults[:most])
+    told = "; ".join(f"{_place(fault['loc'])}: {_told(fault)}" for fault in faults[:most])
     more = f" (and {len(faults) - most} more)" if len(faults) > most else ""
     return f"{name} is not valid: {told}{more}"
 
 
 def _place(location: tuple[int | str, ...]) -> str:
-    return ".".join(str(part) for part in location)[:200] or "document"
+    path = ".".join(str(part) for part in location) or "document"
+    return "".join(letter if letter.isprintable() else "?" for letter in path[:200])
 
 
-def _refuse_constant(constant: str) -> None:
-    raise ValueError(f"{constant} is not a JSON number")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    seen: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in seen:
-            raise ValueError(f"the key {key[:80]!r} appears twice")
-        seen[key] = value
-    return seen
+def _told(fault: ErrorDetails) -> str:
+    message = fault["msg"].removeprefix("Value error, ")
+    found = fault["input"]
+    if fault["type"] in _SELF_EXPLAINING or isinstance(found, list | dict):
+        return message
+    return f"{message}, not {reprlib.repr(found)}"

@@ -64,7 +64,12 @@ class Measurement(Part):
 
     @model_validator(mode="after")
     def _has_a_result(self) -> Self:
-        values = (self.throughput_samples_per_s, self.iteration_s, self.peak_memory_gb, self.peak_memory_bytes)
+        values = (
+            self.throughput_samples_per_s,
+            self.iteration_s,
+            self.peak_memory_gb,
+            self.peak_memory_bytes,
+        )
         if self.status == "ok" and all(value is None for value in values):
             raise ValueError("status is ok but there is neither a time nor a memory figure")
         return self

@@ -29,10 +29,10 @@ class Layer(Part):
     name: Name
     """Unique within the model, as "layers.0"."""
     type: Name
-    """Layers of equal type are alike, so one of them stands for all in a profile: "block", "block.sliding"."""
+    """Layers of equal type are alike, so a profile times one of them: "block", "block.sliding"."""
     kind: LayerKind
     shape: dict[str, int | str] = Field(default_factory=dict)
-    """What decides the layer's cost, by which published timings are matched: family, hidden_size, heads, ..."""
+    """What decides the layer's cost; published timings are matched by it: family, hidden_size, heads, ..."""
     parameters: Count
     """All parameters that the layer reads, the tied ones included."""
     active_parameters: Count
@@ -108,7 +108,10 @@ class ModelDescription(Document):
             raise ValueError("there is no layer of kind 'block', so nothing can be cut into stages")
         groups: dict[str, int] = {}
         for layer in self.layers:
-            if layer.tied_group and groups.setdefault(layer.tied_group, layer.tied_parameters) != layer.tied_parameters:
+            if (
+                layer.tied_group
+                and groups.setdefault(layer.tied_group, layer.tied_parameters) != layer.tied_parameters
+            ):
                 raise ValueError(f"the members of tied group {layer.tied_group!r} differ in size")
         order = ["embedding", "block", "head", "loss"]
         ranks = [order.index(layer.kind) for layer in self.layers]
@@ -118,5 +121,7 @@ class ModelDescription(Document):
         for layer in self.layers:
             first = kinds.setdefault(layer.type, layer)
             if first.model_copy(update={"name": layer.name}) != layer:
-                raise ValueError(f"layers {first.name!r} and {layer.name!r} share type {layer.type!r} but differ")
+                raise ValueError(
+                    f"layers {first.name!r} and {layer.name!r} share type {layer.type!r} but differ"
+                )
         return self

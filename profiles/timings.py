@@ -1,5 +1,6 @@
 """How long does each layer take on a device, at which micro-batch sizes, and who says so?"""
 
+from itertools import pairwise
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -51,7 +52,7 @@ class TypeTimings(Part):
     @model_validator(mode="after")
     def _rising(self) -> Self:
         sizes = [point.micro_batch_size for point in self.points]
-        if any(a >= b for a, b in zip(sizes, sizes[1:], strict=False)):
+        if any(a >= b for a, b in pairwise(sizes)):
             raise ValueError(f"micro-batch sizes must rise without repeats, got {sizes}")
         return self
 
@@ -90,10 +91,9 @@ class Profile(Document):
     def _match(self) -> Self:
         description, timings = self.description, self.timings
         for field in ("precision", "attention", "sequence_length"):
-            if getattr(description, field) != getattr(timings, field):
-                raise ValueError(
-                    f"{field} differs: description {getattr(description, field)}, timings {getattr(timings, field)}"
-                )
+            described, timed = getattr(description, field), getattr(timings, field)
+            if described != timed:
+                raise ValueError(f"{field} differs: description {described}, timings {timed}")
         missing = {layer.type for layer in description.layers} - {entry.type for entry in timings.types}
         if missing:
             raise ValueError(f"no timings for layer types {sorted(missing)}")
