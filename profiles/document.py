@@ -9,9 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from profiles.errors import MalformedDocumentError
-from profiles.json_text import MAX_DOCUMENT_BYTES as MAX_DOCUMENT_BYTES
-from profiles.json_text import canonical_json as canonical_json
-from profiles.json_text import parse_json as parse_json
+
+# Documents are read and written through this module, so the limits and the JSON of it are found here too.
+from profiles.json_text import MAX_DOCUMENT_BYTES as MAX_DOCUMENT_BYTES  # noqa: PLC0414
+from profiles.json_text import canonical_json as canonical_json  # noqa: PLC0414
+from profiles.json_text import parse_json as parse_json  # noqa: PLC0414
 
 _SELF_EXPLAINING = {"value_error", "extra_forbidden", "json_invalid", "missing"}
 
