@@ -1,0 +1,61 @@
+"""How are the files of a command read and written? Bounded when read, whole or not at all when written."""
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+from cli.errors import InputError
+
+
+def read_bounded(path: Path, *, most: int) -> bytes:
+    """The bytes of a file or pipe; raises InputError if there are more than `most` or none can be read."""
+    try:
+        status = path.stat()
+        if stat.S_ISREG(status.st_mode) and status.st_size > most:
+            raise _too_large(path, f"{status.st_size:,} bytes", most)
+        with path.open("rb") as file:
+            raw = file.read(most + 1)
+    except OSError as error:
+        raise InputError(f"cannot read {_shown(path)}: {error.strerror or error}") from None
+    if len(raw) > most:
+        raise _too_large(path, f"more than {most:,} bytes", most)
+    return raw
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file beside its place and move it there; raises InputError and leaves nothing half-written."""
+    try:
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
+    except OSError as error:
+        raise _unwritable(path, error) from None
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    except OSError as error:
+        raise _unwritable(path, error) from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _too_large(path: Path, size: str, most: int) -> InputError:
+    return InputError(f"{_shown(path)} has {size}; at most {most:,} are read. Is this the right file?")
+
+
+def _unwritable(path: Path, error: OSError) -> InputError:
+    return InputError(f"cannot write {_shown(path)}: {error.strerror or error}; nothing was written")
+
+
+def _shown(path: Path) -> str:
+    return repr(str(path)[:200])

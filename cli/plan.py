@@ -1,0 +1,93 @@
+"""`chimera plan`: which configuration is best, and why?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.choices import EXPORTS
+from cli.errors import DONE, NEGATIVE, InputError
+from cli.options import REQUEST, with_options
+
+if TYPE_CHECKING:
+    from tuner.plan import Plan
+
+EXAMPLE = "chimera plan --model gpt2-64 --cluster piz-daint --devices 512 --mini-batch-size 512 --explain"
+
+
+@click.command(epilog=f"\b\nExample:\n  {EXAMPLE}")
+@with_options(REQUEST)
+@click.option(
+    "--explain", is_flag=True, help="Print what was rejected, memory by rank, and where numbers come from."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the plan as one JSON document.")
+@click.option(
+    "--export", "format", type=click.Choice(EXPORTS), help="Print launch flags instead of the tables."
+)
+@click.option("--report", type=click.Path(path_type=Path), metavar="FILE.html", help="Write the report page.")
+def plan(*, explain: bool, as_json: bool, format: str | None, report: Path | None, **asked: Any) -> int:
+    """Choose width, depth, micro-batch size and schedule, without a device and without running anything."""
+    answer, search_s = _answer(asked)
+    exported = _export(answer, format) if format else None
+    if report:
+        _write_report(answer, report)
+    if as_json:
+        _print_json(answer, search_s, exported)
+    elif format:
+        click.echo(exported["text"] if exported else "", nl=False)
+    else:
+        from cli.answer import describe
+
+        click.echo("\n".join(describe(answer, search_s, explain=explain)))
+    return NEGATIVE if answer.chosen is None else DONE
+
+
+def _answer(asked: dict[str, Any]) -> tuple[Plan, float]:
+    """The plan, and the seconds that the search took (without imports and without reading files)."""
+    from time import perf_counter
+
+    from cli.sources import read_cluster, read_model
+    from profiles import library
+    from tuner.planning import answer
+    from tuner.request import read_request
+
+    model, profile = read_model(asked["model"])
+    if isinstance(model, dict) and profile is None and asked["sequence_length"] is None:
+        raise InputError("--sequence-length is required with a config.json, which does not say it")
+    cluster = read_cluster(asked["cluster"]) if asked["cluster"] else None
+    request = read_request({**asked, "model": model, "cluster": cluster})
+    start_s = perf_counter()
+    found = answer(request, library, profile=profile)
+    return found, perf_counter() - start_s
+
+
+def _export(answer: Plan, format: str) -> dict[str, str] | None:
+    """The export with its media type; None, and why on stderr, when nothing was chosen."""
+    from tuner.exports import export
+
+    if answer.chosen is None:
+        from cli.answer import describe_failure
+
+        click.echo("\n".join(describe_failure(answer)), err=True)
+        return None
+    text, media_type = export(answer, format)
+    return {"format": format, "media_type": media_type, "text": text}
+
+
+def _write_report(answer: Plan, path: Path) -> None:
+    from api.reports import render_report
+    from cli.files import write_whole
+
+    write_whole(path, render_report(answer, standalone=True))
+    click.echo(f"Wrote the report to {path}", err=True)
+
+
+def _print_json(answer: Plan, search_s: float, exported: dict[str, str] | None) -> None:
+    from profiles.document import canonical_json
+
+    document = answer.model_dump(mode="json") | {"search_s": search_s}
+    if exported:
+        document["export"] = exported
+    click.echo(canonical_json(document))

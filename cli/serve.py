@@ -1,0 +1,98 @@
+"""`chimera serve`: where does the service listen?"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from cli.errors import DONE, NOT_ANSWERED, UnavailableError
+
+if TYPE_CHECKING:
+    import socket
+
+    import uvicorn
+
+
+@click.command(epilog="\b\nExample:\n  chimera serve --port 0")
+@click.option(
+    "--host",
+    metavar="ADDRESS",
+    show_default="CHIMERA_HOST, else 127.0.0.1",
+    help="A loopback address: there are no keys yet.",
+)
+@click.option("--port", type=int, show_default="CHIMERA_PORT, else 8000", help="0 takes a free port.")
+@click.option(
+    "--database-url",
+    metavar="URL",
+    show_default="CHIMERA_DATABASE_URL, else an SQLite file in your data folder",
+    help="sqlite:///FILE or postgresql://USER@HOST/NAME.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the address as one JSON document.")
+def serve(*, host: str | None, port: int | None, database_url: str | None, as_json: bool) -> int:
+    """Answer over REST and show reports, until interrupted."""
+    import uvicorn
+
+    from api.app import check_bind, create_app
+    from api.settings import Settings
+
+    settings = Settings.from_environment(host=host, port=port, database_url=database_url)
+    check_bind(settings.host)
+    with _bind(settings.host, settings.port) as listener:
+        config = uvicorn.Config(
+            create_app(settings),
+            root_path=settings.root_path,
+            log_level=settings.log_level,
+            log_config=_log_to_stderr(),
+        )
+        # Whoever started the process reads this line from a pipe, and reads it now.
+        print(_address(listener, as_json), flush=True)
+        return _run(uvicorn.Server(config), listener)
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    import socket
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise UnavailableError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}; --port 0 takes a free port"
+        ) from None
+
+
+def _address(listener: socket.socket, as_json: bool) -> str:
+    host, port = listener.getsockname()[:2]
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return (
+        json.dumps({"url": url, "host": host, "port": port})
+        if as_json
+        else f"Listening on {url} (Ctrl+C stops)"
+    )
+
+
+def _run(server: uvicorn.Server, listener: socket.socket) -> int:
+    # uvicorn finishes what is in flight, then raises the signal again: for us that is a clean end.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave)
+    server.run(sockets=[listener])
+    return DONE if server.started else NOT_ANSWERED
+
+
+def _leave(*_: object) -> NoReturn:
+    sys.exit(DONE)
+
+
+def _log_to_stderr() -> dict[str, object]:
+    """Logging as uvicorn sets it up, with the access log on stderr too: stdout holds the address alone."""
+    from copy import deepcopy
+
+    from uvicorn.config import LOGGING_CONFIG
+
+    config = deepcopy(LOGGING_CONFIG)
+    config["handlers"]["access"]["stream"] = "ext://sys.stderr"
+    return config

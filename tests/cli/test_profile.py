@@ -1,0 +1,93 @@
+"""Does `chimera profile` write what `chimera plan` reads?"""
+
+from pathlib import Path
+
+import pytest
+
+from profiles.timings import Profile
+from tests.cli.command import Shell
+from tests.conftest import ROOT
+
+ASKED = ("profile", "--model", "tiny-gpt", "--on", "estimate", "--accelerator", "a100-40gb")
+
+
+def test_the_profile_has_every_size_that_was_asked_for(chimera: Shell) -> None:
+    """Sorted, once each, and marked as estimated."""
+    result = chimera(*ASKED, "--micro-batch-sizes", "4,1,2,2", "--json")
+    assert (result.code, result.err) == (0, "")
+    profile = Profile.from_json(result.out)
+    for timings in profile.timings.types:
+        assert [point.micro_batch_size for point in timings.points] == [1, 2, 4]
+        assert timings.provenance == "estimated"
+
+
+def test_a_config_is_profiled_at_the_length_given(chimera: Shell, tmp_path: Path) -> None:
+    """-o writes the document, and stdout stays for people."""
+    path = tmp_path / "profile.json"
+    config = ROOT / "examples" / "llama-3-8b"
+    result = chimera(
+        "profile", "--model", config, "--on", "estimate", "--accelerator", "h100-80gb",
+        "--sequence-length", "4096", "--precision", "float16", "-o", path,
+    )  # fmt: skip
+    assert (result.code, result.out) == (0, "")
+    profile = Profile.from_json(path.read_text())
+    assert profile.description.sequence_length == 4096
+    assert profile.timings.precision == "float16"
+    assert profile.description.parameters == 8_030_261_248
+
+
+def test_people_get_a_table_by_layer(chimera: Shell) -> None:
+    """Times, parameters and bytes kept, and what to do next."""
+    result = chimera(*ASKED)
+    assert result.code == 0
+    assert "embedding" in result.out
+    assert result.out.splitlines()[-1].startswith("Next: ")
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_measuring_says_that_it_needs_the_executor(chimera: Shell, device: str) -> None:
+    """The question is sound but has no answer yet: exit code 3."""
+    result = chimera("profile", "--model", "tiny-gpt", "--on", device)
+    assert (result.code, result.out) == (3, "")
+    assert "--on estimate" in result.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (("--micro-batch-sizes", "0"), "whole numbers"),
+        (("--micro-batch-sizes", "1,two"), "whole numbers"),
+        (("--micro-batch-sizes", ""), "whole numbers"),
+        (("--micro-batch-sizes", "1" * 40), "whole numbers"),
+        (("--micro-batch-sizes", ",".join(map(str, range(1, 200)))), "more than 100"),
+        (("--sequence-length", "-1"), "sequence length"),
+        (("--sequence-length", "0"), "sequence length"),
+        (("--sequence-length", "1" + "0" * 30), "sequence length"),
+        (("--model", "tiny"), "tiny-gpt"),
+        (("--model", "."), "config.json"),
+        (("--accelerator", "a100"), "a100-40gb"),
+        (("--output", "missing/profile.json"), "cannot write"),
+    ],
+)
+def test_bad_input_is_refused(
+    chimera: Shell, arguments: tuple[str, ...], wanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line, exit code 2."""
+    monkeypatch.chdir(tmp_path)
+    result = chimera(*ASKED, *arguments)
+    assert (result.code, result.out) == (2, "")
+    assert wanted in result.err
+
+
+def test_an_estimate_needs_a_data_sheet(chimera: Shell) -> None:
+    """The missing option is named, and how to see what it takes."""
+    result = chimera("profile", "--model", "tiny-gpt", "--on", "estimate")
+    assert result.code == 2
+    assert "--accelerator" in result.err
+
+
+def test_a_profile_is_not_profiled_again(chimera: Shell, tmp_path: Path) -> None:
+    """It is refused as a model here, since it is one already."""
+    path = tmp_path / "profile.json"
+    assert chimera(*ASKED, "-o", path).code == 0
+    assert chimera(*ASKED, "--model", path).code == 2
