@@ -44,7 +44,7 @@ class Software(Part):
     activation_factors: dict[str, Annotated[float, Field(gt=0, le=100)]] = Field(default_factory=dict)
     """Bytes kept in a training run over the counted saved tensors, by model family; 1 where absent."""
     collectives: Literal["side_by_side", "one_after_another"] = "side_by_side"
-    """Whether the collectives of one rank share time or queue."""
+    """Whether two collectives of one rank run at once at full speed (Chimera's two stages), or queue."""
     provenance: Provenance
     source: Annotated[str, Field(min_length=1, max_length=2_000)]
 

@@ -9,7 +9,7 @@ Scaling = Literal["direct", "doubling", "halving"]
 
 @dataclass(frozen=True, order=True)
 class Configuration:
-    """One layout; the paper's W, D, B, N and f stand behind width, depth, micro_batch_size, micro_batches, pipe_pairs.
+    """One layout: the paper's W, D, B, N and f are width, depth, micro_batch_size, micro_batches, pipe_pairs.
 
     width * depth devices are used, and width * micro_batch_size * micro_batches samples make a mini-batch.
     """

@@ -1,4 +1,4 @@
-"""What does a plan say? The document that is printed, stored, drawn and exported; it holds no clock, id or host."""
+"""What does a plan say? It is printed, stored, drawn and exported, and holds no clock, id or host."""
 
 from typing import Any, Literal
 
@@ -111,8 +111,8 @@ class Rejected(PlanPart):
     configuration: ConfigurationDocument
     reason: str
     kind: Literal["memory", "batch", "layout", "target", "domain"]
-    """`memory` does not fit, `batch` does not divide, `layout` is not legal, `target` cannot be run by `runs_on`,
-    `domain` has no closed form."""
+    """`memory` does not fit, `batch` does not divide, `layout` is not legal, `target` is not run by
+    `runs_on`, `domain` has no closed form."""
 
 
 class Layout(PlanPart):

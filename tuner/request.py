@@ -2,7 +2,15 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 from pydantic.aliases import AliasChoices
 
 from profiles.cluster import ClusterProfile
@@ -17,8 +25,8 @@ Optimizer = Literal["sgd", "momentum", "adam", "adamw"]
 Target = Literal["any", "own", "megatron", "torchtitan", "deepspeed"]
 
 SCHEDULES = (
-    "chimera", "gpipe", "dapple", "gems", "pipedream", "pipedream_2bw", "pipemare", "interleaved", "zb_h1", "zb_v",
-    "dualpipe", "chimera_split",
+    "chimera", "gpipe", "dapple", "gems", "pipedream", "pipedream_2bw", "pipemare", "interleaved",
+    "zb_h1", "zb_v", "dualpipe", "chimera_split",
 )  # fmt: skip
 """Every schedule by name; tuner.schedules says which of them can be planned."""
 
@@ -111,7 +119,7 @@ class PlanRequest(BaseModel):
     runs_on: Target = "any"
     """Reject what this framework cannot run."""
     partition: Literal["balanced", "even"] = "balanced"
-    """`balanced` cuts the layers by time, `even` gives every stage the same number of blocks, as the paper did."""
+    """`balanced` cuts the layers by time, `even` gives every stage as many blocks, as the paper did."""
     width: Annotated[
         int | None,
         Field(ge=1, le=MAX_DEVICES, validation_alias=AliasChoices("width", "data_parallel_size")),
@@ -125,7 +133,7 @@ class PlanRequest(BaseModel):
     micro_batch_size: Annotated[int, Field(ge=1, le=MAX_MINI_BATCH)] | None = None
     """Pin the micro-batch size B."""
     search: Literal["greedy", "exhaustive"] = "greedy"
-    """`greedy` takes the largest power-of-two B that fits, `exhaustive` tries every B, recomputation and pipe count."""
+    """`greedy` takes the largest power-of-two B that fits; `exhaustive` tries every B, recomputation, f."""
     top: Annotated[int, Field(ge=1, le=100_000)] = 20
     """How many ranked candidates the plan lists."""
     why: Annotated[str, Field(min_length=1, max_length=200)] | None = None
@@ -160,9 +168,12 @@ _NOT_MODELLED = {
 
 
 def read_request(value: Any) -> PlanRequest:
-    """Check a parsed request; raises RequestError naming the fields, UnsupportedOptionError for what is not modelled."""
+    """Check a parsed request.
+
+    Raises RequestError naming the fields, and UnsupportedOptionError for what is not modelled.
+    """
     if not isinstance(value, dict):
-        raise RequestError("the request must be a JSON object such as {\"model\": \"bert-48\", ...}")
+        raise RequestError('the request must be a JSON object such as {"model": "bert-48", ...}')
     try:
         request = PlanRequest.model_validate(value)
     except ValidationError as error:

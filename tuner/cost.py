@@ -1,0 +1,105 @@
+"""How long does an iteration take? Equation 1 of Chimera (Li & Hoefler, SC'21), for stages that may differ.
+
+    T = (F + p2p)·C_f + (B + p2p)·C_b + max_i unoverlapped all-reduce(i) + optimizer step
+
+With equal stages F and B are their times. With unequal ones the work of the busiest rank counts N times, and
+the bubble's steps C_f − N and C_b − N take the mean of the stages other than the slowest: exact for GPipe and
+DAPPLE whose slowest stage is the last, within 5 % on average of the simulated order for Chimera.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tuner.configuration import Recompute
+from tuner.memory import ParameterBytes, rank_parameters, to_ranks
+from tuner.network import Network
+from tuner.request import PlanRequest
+from tuner.schedules import Case, CriticalPath, Scheme
+from tuner.schedules.scheme import Floats
+from tuner.stages import StageCosts
+from tuner.synchronization import Synchronization
+
+
+@dataclass(frozen=True)
+class IterationTimes:
+    """Seconds of one iteration by part [b]."""
+
+    work_s: Floats
+    """Forwards and backwards of the busiest rank, recomputation included."""
+    update_s: Floats
+    bubble_s: Floats
+    p2p_s: Floats
+    all_reduce_s: Floats
+
+    @property
+    def iteration_s(self) -> Floats:
+        """The parts together."""
+        return self.work_s + self.update_s + self.bubble_s + self.p2p_s + self.all_reduce_s
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """What the times of all configurations of one request depend on."""
+
+    request: PlanRequest
+    synchronization: Synchronization
+    update_bytes_per_s: float
+    """Memory bandwidth that the optimizer step reaches, compute factor included."""
+
+    def times(
+        self, scheme: Scheme, stages: StageCosts, case: Case, *, network: Network, recompute: Recompute
+    ) -> IterationTimes:
+        """Equation 1 at every micro-batch size."""
+        backward = stages.backward_s + stages.recomputed_forward_s[recompute]
+        path = scheme.critical_path(case)
+        work, fill = _compute(scheme, case, path, forward_s=stages.forward_s, backward_s=backward)
+        return IterationTimes(
+            work_s=work,
+            update_s=self._update_s(scheme, stages, case, width=network.width),
+            bubble_s=fill,
+            p2p_s=_messages_s(stages, case, path, network=network),
+            all_reduce_s=self.synchronization.exposed_s(
+                scheme, stages, case, backward_s=backward, network=network
+            ),
+        )
+
+    def _update_s(self, scheme: Scheme, stages: StageCosts, case: Case, *, width: int) -> Floats:
+        """Reading and writing the optimizer state once, reading gradients and writing weights."""
+        placement = scheme.placement(case.depth, case.pipe_pairs)
+        each = ParameterBytes.of(self.request)
+        sharded = self.request.optimizer_sharding == "replicas"
+        share = len(placement) * width if sharded else 1
+        traffic = 2 * each.optimizer + each.gradients + 2 * each.weights
+        updates = case.micro_batches if scheme.name == "pipedream" else np.ones_like(case.micro_batches)
+        slowest = rank_parameters(stages, placement).max(axis=1)
+        return np.asarray(updates * slowest * traffic / share / self.update_bytes_per_s, dtype=np.float64)
+
+
+def _compute(
+    scheme: Scheme, case: Case, path: CriticalPath, *, forward_s: Floats, backward_s: Floats
+) -> tuple[Floats, Floats]:
+    """Work of the busiest rank, and what the critical path adds to it [b]."""
+    placement = scheme.placement(case.depth, case.pipe_pairs)
+    both = forward_s + backward_s
+    load = scheme.shares(case)[:, :, None] * both[:, None, :]
+    work = to_ranks(load, placement, "sum").max(axis=1)
+    rows = np.arange(len(both))
+    slowest = both.argmax(axis=1)
+    others = max(1, case.depth - 1)
+    other_forward = (forward_s.sum(axis=1) - forward_s[rows, slowest]) / others
+    other_backward = (backward_s.sum(axis=1) - backward_s[rows, slowest]) / others
+    fill = (path.forwards - case.micro_batches) * other_forward + (
+        path.backwards - case.micro_batches
+    ) * other_backward
+    at_least = both.sum(axis=1) if scheme.synchronous else work
+    return work, np.maximum(fill, at_least - work)
+
+
+def _messages_s(stages: StageCosts, case: Case, path: CriticalPath, *, network: Network) -> Floats:
+    """Every step of the critical path waits for one message; halving sends gradients in two halves [b]."""
+    hops = max(1, case.depth - 1)
+    message = stages.cut_bytes.sum(axis=1) / hops
+    backward_messages = 2 * path.backwards if case.scaling == "halving" else path.backwards
+    backward_size = message / 2 if case.scaling == "halving" else message
+    return path.forwards * network.hop_s(message) + backward_messages * network.hop_s(backward_size)

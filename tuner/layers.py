@@ -1,0 +1,156 @@
+"""What does each layer cost at each micro-batch size? Axes are b (micro-batch size) and l (layer)."""
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from profiles.document import Provenance, canonical_json
+from profiles.model import Layer
+from profiles.timings import LayerTimings, TypeTimings
+from tuner.estimate import layer_times
+from tuner.inputs import PlanInputs
+from tuner.schedules.scheme import Floats, Integers
+
+
+@dataclass(frozen=True)
+class LayerCosts:
+    """Times in seconds and bytes of every layer [b, l], software factors applied."""
+
+    micro_batch_sizes: Integers
+    forward_s: Floats
+    backward_s: Floats
+    """Without recomputation."""
+    activation_bytes: Floats
+    """Kept for the backward; 0 for the loss, which is counted in `loss_bytes`."""
+    loss_bytes: Floats
+    """Kept by the loss for each live micro-batch."""
+    loss_work_bytes: Floats
+    """Further bytes while one loss is computed."""
+    transient_bytes: Floats
+    cut_bytes: Floats
+    """What crosses a cut after the layer."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where the times come from."""
+
+    provenance: Provenance
+    text: str
+    notes: tuple[str, ...]
+
+
+class LayerModel:
+    """Costs of the layers of one model on one device; layers of equal type are computed once."""
+
+    def __init__(self, inputs: PlanInputs) -> None:
+        self._inputs = inputs
+        layers = inputs.description.layers
+        self.distinct = list({layer.type: layer for layer in layers}.values())
+        position = {layer.type: i for i, layer in enumerate(self.distinct)}
+        self._index = np.array([position[layer.type] for layer in layers])
+        self._timings = [find_timings(layer, inputs.timings) for layer in self.distinct]
+        self._factor = inputs.cluster.software.compute_factor
+        self._kept = inputs.cluster.software.activation_factors.get(inputs.description.family, 1.0)
+
+    def costs(self, micro_batch_sizes: Integers) -> LayerCosts:
+        """Costs at `micro_batch_sizes` [b]."""
+        columns = [self._column(i, micro_batch_sizes) for i in range(len(self.distinct))]
+        stacked = np.stack(columns, axis=-1)[:, :, self._index]
+        return LayerCosts(micro_batch_sizes, *stacked)
+
+    def _column(self, position: int, sizes: Integers) -> Floats:
+        layer, timings = self.distinct[position], self._timings[position]
+        forward, backward = self._times(layer, timings, sizes)
+        kept = layer.activation_bytes.fixed + layer.activation_bytes.per_sample * sizes.astype(np.float64)
+        transient = layer.transient_bytes.fixed + layer.transient_bytes.per_sample * sizes.astype(np.float64)
+        if timings is not None:
+            kept = interpolate_bytes(timings, "activation_bytes", sizes, fallback=kept)
+            transient = interpolate_bytes(timings, "transient_bytes", sizes, fallback=transient)
+        kept = kept * self._kept
+        cut = layer.cut_bytes.fixed + layer.cut_bytes.per_sample * sizes.astype(np.float64)
+        none = np.zeros(len(sizes))
+        is_loss = layer.kind == "loss"
+        return np.stack(
+            [
+                forward * self._factor,
+                backward * self._factor,
+                none if is_loss else kept,
+                kept / self._kept if is_loss else none,
+                transient if is_loss else none,
+                none if is_loss else transient,
+                cut,
+            ]
+        )
+
+    def _times(self, layer: Layer, timings: TypeTimings | None, sizes: Integers) -> tuple[Floats, Floats]:
+        if timings is None:
+            return layer_times(layer, self._inputs.accelerator, self._inputs.description.precision, sizes)
+        return interpolate_times(timings, "forward_s", sizes), interpolate_times(timings, "backward_s", sizes)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the timings used; of the data sheet's curve where there are none."""
+        used = [timings.model_dump(mode="json") for timings in self._timings if timings is not None]
+        curve = self._inputs.accelerator.efficiency.model_dump(mode="json")
+        return hashlib.sha256(canonical_json({"timings": used, "curve": curve}).encode()).hexdigest()
+
+    def sources(self, micro_batch_sizes: Integers | None) -> Sources:
+        """Provenance of the block times, and what was estimated or, at `micro_batch_sizes`, extrapolated."""
+        estimated = [layer.type for layer, t in zip(self.distinct, self._timings, strict=True) if t is None]
+        notes = []
+        if estimated and len(estimated) < len(self.distinct):
+            notes.append(f"times of {', '.join(estimated)} are estimated: the profile has none")
+        blocks = [t for layer, t in zip(self.distinct, self._timings, strict=True) if layer.kind == "block"]
+        measured = [t for t in blocks if t is not None]
+        if len(measured) < len(blocks) or not measured:
+            text = f"roofline over the data sheet of {self._inputs.accelerator.name}"
+            return Sources("estimated", text, tuple(notes))
+        for timings in measured:
+            low, high = timings.points[0].micro_batch_size, timings.points[-1].micro_batch_size
+            sizes = [] if micro_batch_sizes is None else micro_batch_sizes.tolist()
+            outside = [size for size in sizes if not low <= size <= high]
+            if outside:
+                notes.append(
+                    f"times of {timings.type} at B={', '.join(map(str, outside))} are extrapolated "
+                    f"from {low}..{high}"
+                )
+        sheet = next(entry for entry in self._inputs.timings if measured[0] in entry.types)
+        return Sources(measured[0].provenance, sheet.name, tuple(notes))
+
+
+def find_timings(layer: Layer, available: tuple[LayerTimings, ...]) -> TypeTimings | None:
+    """The first timings of equal shape: by shape where both have one, else by type."""
+    for entry in available:
+        for timings in entry.types:
+            if timings.shape or layer.shape:
+                if timings.shape == layer.shape:
+                    return timings
+            elif timings.type == layer.type:
+                return timings
+    return None
+
+
+def interpolate_times(timings: TypeTimings, field: str, sizes: Integers) -> Floats:
+    """Piecewise linear in B; beyond the ends the last slope, below the first at least in proportion to B."""
+    known = np.array([point.micro_batch_size for point in timings.points], dtype=np.float64)
+    values = np.array([getattr(point, field) for point in timings.points], dtype=np.float64)
+    return _along(known, values, sizes.astype(np.float64))
+
+
+def interpolate_bytes(timings: TypeTimings, field: str, sizes: Integers, *, fallback: Floats) -> Floats:
+    """As `interpolate_times` where every point has the figure, else `fallback`."""
+    if any(getattr(point, field) is None for point in timings.points):
+        return fallback
+    return interpolate_times(timings, field, sizes)
+
+
+def _along(known: Floats, values: Floats, sizes: Floats) -> Floats:
+    inside: Floats = np.interp(sizes, known, values)
+    if len(known) == 1:
+        return np.asarray(values[0] * sizes / known[0])
+    above = values[-1] + (sizes - known[-1]) * max(0.0, (values[-1] - values[-2]) / (known[-1] - known[-2]))
+    slope = (values[1] - values[0]) / (known[1] - known[0])
+    below = np.maximum(values[0] - (known[0] - sizes) * slope, values[0] * sizes / known[0])
+    result: Floats = np.where(sizes > known[-1], above, np.where(sizes < known[0], below, inside))
+    return result

@@ -1,0 +1,90 @@
+"""How long do messages and collectives take, inside a node and between nodes?"""
+
+from dataclasses import dataclass
+from math import ceil, log2
+from typing import Literal
+
+import numpy as np
+
+from profiles.cluster import ClusterProfile, Transfer
+from tuner.schedules.scheme import Floats
+
+
+@dataclass(frozen=True)
+class Network:
+    """The links of a cluster as the ranks of one layout see them.
+
+    pipe_major numbers the devices pipeline by pipeline, so the stages of one pipeline are neighbours;
+    data_major numbers them stage by stage, so the replicas of one stage are.
+    """
+
+    cluster: ClusterProfile
+    width: int
+    depth: int
+    rank_order: Literal["pipe_major", "data_major"]
+
+    def hop_s(self, message_bytes: Floats) -> Floats:
+        """Mean time α + β·L of a message to the next stage; hops that leave a node count with their share."""
+        hops = self.depth - 1
+        if not hops:
+            return np.zeros_like(message_bytes)
+        between = self._hops_between_nodes()
+        time = between * _transfer_s(self.cluster.link.p2p, message_bytes)
+        inside = self.cluster.node.link
+        if inside is not None and between < hops:
+            time = time + (hops - between) * _transfer_s(inside.p2p, message_bytes)
+        return np.asarray(time / hops, dtype=np.float64)
+
+    def all_reduce_s(self, message_bytes: Floats, copies: int) -> Floats:
+        """Time 2·log2(r)·α + 2·(r−1)/r·β·L over r = copies·W replicas (section 3.3 of the paper).
+
+        With m members in each node, their network cards share the traffic between nodes, and the traffic
+        inside a node takes its own time if that is longer. A reduce-scatter with an all-gather takes as long.
+        """
+        replicas = copies * self.width
+        if replicas == 1:
+            return np.zeros_like(message_bytes)
+        members = min(replicas, self._members_in_a_node(copies))
+        inside = self.cluster.node.link
+        if inside is not None and members == replicas and self.width * self.depth <= self._node_devices:
+            return _collective_s(inside.collective, message_bytes, replicas)
+        time = _collective_s(self.cluster.link.collective, message_bytes, replicas, share=members)
+        if inside is not None and members > 1:
+            time = np.maximum(time, _collective_s(inside.collective, message_bytes, members))
+        return time
+
+    @property
+    def _node_devices(self) -> int:
+        return self.cluster.node.devices
+
+    def _hops_between_nodes(self) -> int:
+        """Hops of one pipeline that leave a node, in the worst placed pipeline."""
+        node, stride = self._node_devices, 1 if self.rank_order == "pipe_major" else self.width
+        if self.width * self.depth <= node:
+            return 0
+        stages_in_node = node // stride if node % stride == 0 else node / stride
+        if stages_in_node < 1:
+            return self.depth - 1
+        if stages_in_node % self.depth == 0:
+            return 0
+        regular = stride > 1 or self.depth % stages_in_node == 0
+        nodes = ceil(self.depth / stages_in_node) if regular else ceil((self.depth - 1) / stages_in_node) + 1
+        return min(self.depth - 1, nodes - 1)
+
+    def _members_in_a_node(self, copies: int) -> int:
+        """Replicas of one stage that share a node."""
+        if self.rank_order == "data_major":
+            return max(1, min(self.width, self._node_devices))
+        groups = self._node_devices // self.depth
+        return groups * copies if groups else 1
+
+
+def _transfer_s(link: Transfer, message_bytes: Floats) -> Floats:
+    return np.asarray(link.latency_s + message_bytes / link.bandwidth_bytes_per_s, dtype=np.float64)
+
+
+def _collective_s(link: Transfer, message_bytes: Floats, replicas: int, *, share: int = 1) -> Floats:
+    volume = 2 * (replicas - 1) / replicas * message_bytes / share
+    return np.asarray(
+        2 * log2(replicas) * link.latency_s + volume / link.bandwidth_bytes_per_s, dtype=np.float64
+    )

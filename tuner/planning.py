@@ -1,0 +1,130 @@
+"""What is the answer to a request? Gathers the documents, searches, and writes the plan."""
+
+from profiles.timings import Profile
+from tuner.answer import Narrator, layout_map
+from tuner.evaluation import Evaluator
+from tuner.inputs import Library, PlanInputs, gather
+from tuner.plan import ClusterNote, ModelNote, Plan, ProvenanceNote
+from tuner.remedy import smallest_change
+from tuner.request import PlanRequest
+from tuner.search import Choice, Found, Search
+from tuner.why import explain, read_constraints
+
+
+def answer(request: PlanRequest, library: Library, *, profile: Profile | None = None) -> Plan:
+    """The plan for `request`; `library` resolves names, `profile` is the profile that the request refers to.
+
+    The same request gives the same plan, byte for byte. Raises TunerError or DocumentError for what cannot be
+    asked; that nothing fits is an answer, with `chosen` None and the smallest change that would fit.
+    """
+    constraints = read_constraints(request.why) if request.why else None
+    inputs = gather(request, library, profile=profile)
+    evaluator = Evaluator(inputs)
+    search = Search(evaluator)
+    everything = search.exhaustive()
+    found = everything if request.search == "exhaustive" else search.greedy()
+    narrator = _narrator(inputs)
+    chosen = narrator.chosen(found.fitting[0]) if found.fitting else None
+    best = everything.fitting[0] if everything.fitting else None
+    return Plan(
+        request=_echo(inputs.request),
+        model=_model_note(inputs),
+        cluster=_cluster_note(inputs),
+        chosen=chosen,
+        candidates=tuple(narrator.candidate(choice) for choice in found.fitting[: request.top]),
+        candidates_considered=len(found.fitting),
+        rejected=tuple(refusal.document() for refusal in found.refused),
+        layouts=layout_map(search.layouts, found),
+        smallest_change=None if found.fitting else smallest_change(inputs, search),
+        greedy_regret=_lost(found, best),
+        greedy_best=narrator.candidate(best) if best and _lost(found, best) else None,
+        target_cost=_target_cost(search, found) if request.runs_on not in ("any", "own") else None,
+        idle_devices=request.devices - (chosen.width * chosen.depth if chosen else 0),
+        why=explain(constraints, everything, chosen, narrator=narrator) if constraints else None,
+        provenance=_provenance(inputs, evaluator, found),
+    )
+
+
+def _narrator(inputs: PlanInputs) -> Narrator:
+    return Narrator(
+        sequence_length=inputs.description.sequence_length,
+        sample_flops=inputs.description.sample_flops,
+        precision=inputs.description.precision,
+        accelerator=inputs.accelerator,
+    )
+
+
+def _lost(found: Found, best: Choice | None) -> float | None:
+    """Throughput of the best over that of the chosen one, minus 1."""
+    if not found.fitting or best is None:
+        return None
+    return max(0.0, found.fitting[0].iteration_s / best.iteration_s - 1)
+
+
+def _target_cost(search: Search, found: Found) -> float | None:
+    """What being bound to one framework costs, under the same search."""
+    anywhere = search.exhaustive if search.request.search == "exhaustive" else search.greedy
+    best = anywhere(any_target=True).fitting
+    return _lost(found, best[0] if best else None)
+
+
+def _echo(request: PlanRequest) -> dict[str, object]:
+    """The request as understood; what its inline documents hold stands in the hashes."""
+    return request.model_dump(mode="json", exclude={"model", "cluster"}) | {
+        "model": request.model if isinstance(request.model, str) else request.model.name or "config",
+        "cluster": request.cluster
+        if isinstance(request.cluster, str) or request.cluster is None
+        else "document",
+    }
+
+
+def _model_note(inputs: PlanInputs) -> ModelNote:
+    description = inputs.description
+    return ModelNote(
+        name=description.name,
+        family=description.family,
+        parameters=description.parameters,
+        blocks=len(description.blocks),
+        sequence_length=description.sequence_length,
+        precision=description.precision,
+        attention=description.attention,
+        sample_flops=description.sample_flops,
+    )
+
+
+def _cluster_note(inputs: PlanInputs) -> ClusterNote:
+    accelerator = inputs.accelerator
+    return ClusterNote(
+        name=inputs.cluster.name,
+        accelerator=accelerator.name,
+        devices=inputs.request.devices,
+        devices_per_node=inputs.cluster.node.devices,
+        memory_bytes=accelerator.memory_bytes,
+        peak_flops=accelerator.peak_flops[inputs.description.precision],
+    )
+
+
+def _provenance(inputs: PlanInputs, evaluator: Evaluator, found: Found) -> ProvenanceNote:
+    sizes = found.fitting[0].evaluated.micro_batch_sizes[[found.fitting[0].index]] if found.fitting else None
+    sources = evaluator.layers.sources(sizes)
+    notes = list(sources.notes)
+    if inputs.cluster.node.accelerator != inputs.accelerator.name:
+        notes.append(
+            f"links and software of {inputs.cluster.name} were given for {inputs.cluster.node.accelerator}, "
+            f"not {inputs.accelerator.name}"
+        )
+    return ProvenanceNote(
+        timings=sources.provenance,
+        timings_source=sources.text,
+        description=inputs.description.source,
+        links=inputs.cluster.link.provenance,
+        cluster=inputs.cluster.link.source,
+        software=inputs.cluster.software.provenance,
+        hashes={
+            "model": inputs.description.fingerprint(),
+            "timings": evaluator.layers.fingerprint(),
+            "cluster": inputs.cluster.fingerprint(),
+            "accelerator": inputs.accelerator.fingerprint(),
+        },
+        notes=tuple(notes),
+    )

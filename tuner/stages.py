@@ -1,0 +1,137 @@
+"""What does each stage cost? Layers cut by the partition, at every micro-batch size; axes b and s (stage)."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from profiles.model import ModelDescription
+from tuner.configuration import Recompute
+from tuner.layers import LayerCosts
+from tuner.partition import balanced_counts, even_counts
+from tuner.schedules.scheme import Floats, Integers
+
+
+@dataclass(frozen=True)
+class StageCosts:
+    """Costs of every stage [b, s], parameters included: the cuts may move with the micro-batch size."""
+
+    counts: tuple[tuple[int, ...], ...]
+    """Blocks per stage, for each micro-batch size."""
+    forward_s: Floats
+    backward_s: Floats
+    recomputed_forward_s: dict[Recompute, Floats]
+    """What each recomputation adds to the backward."""
+    activation_bytes: Floats
+    block_activation_bytes: Floats
+    largest_block_bytes: Floats
+    """Activations of the largest block of the stage: the working set of recomputing one layer."""
+    block_input_bytes: Floats
+    """Inputs of the blocks, kept under recompute=layer."""
+    stage_input_bytes: Floats
+    cut_bytes: Floats
+    """What leaves each stage forwards; 0 after the last."""
+    loss_bytes: Floats
+    loss_work_bytes: Floats
+    transient_bytes: Floats
+    parameters: Floats
+    """Parameters that are not tied to others."""
+    tied: tuple[tuple[int, Floats], ...]
+    """For each tied group its parameters, and 1 where a stage has a member [b, s]."""
+
+    @property
+    def all_parameters(self) -> Floats:
+        """Parameters of each stage, a tied group counted once within it [b, s]."""
+        return self.parameters + sum(size * member for size, member in self.tied)
+
+
+class StageModel:
+    """Cuts one model into stages, remembering the cuts."""
+
+    def __init__(self, description: ModelDescription, partition: str) -> None:
+        self._description = description
+        self._partition = partition
+        self._is_block = np.array([layer.kind == "block" for layer in description.layers])
+        layers = description.layers
+        self._untied = np.array(
+            [layer.parameters - layer.tied_parameters for layer in layers], dtype=np.float64
+        )
+        self._tied = [
+            (size, np.array([layer.tied_group == group for layer in layers], dtype=np.float64))
+            for group, size in description.tied_groups().items()
+        ]
+        self._first_block, self._last_block = description.blocks[0], description.blocks[-1]
+
+    def stages(self, costs: LayerCosts, depth: int) -> StageCosts:
+        """Costs of `depth` stages; the balanced partition is made anew for every micro-batch size."""
+        total = costs.forward_s + costs.backward_s
+        counts = [self._counts(row, depth) for row in total]
+        cuts = self._cuts(counts)
+        kept = costs.activation_bytes
+        block_kept = np.where(self._is_block, kept, 0.0)
+        inputs = np.concatenate([np.zeros((len(kept), 1)), costs.cut_bytes[:, :-1]], axis=1)
+        ends = np.take_along_axis(costs.cut_bytes, cuts[:, 1:] - 1, axis=1)
+        ends[:, -1] = 0.0
+        return StageCosts(
+            counts=tuple(counts),
+            **self._times(costs, cuts),
+            activation_bytes=_sums(kept, cuts),
+            block_activation_bytes=_sums(block_kept, cuts),
+            largest_block_bytes=_largest(block_kept, cuts),
+            block_input_bytes=_sums(np.where(self._is_block, inputs, 0.0), cuts),
+            stage_input_bytes=np.take_along_axis(inputs, cuts[:, :-1], axis=1),
+            cut_bytes=ends,
+            loss_bytes=_sums(costs.loss_bytes, cuts),
+            loss_work_bytes=_sums(costs.loss_work_bytes, cuts),
+            transient_bytes=_largest(costs.transient_bytes, cuts),
+            parameters=_sums(_repeat(self._untied, len(cuts)), cuts),
+            tied=tuple(
+                (size, np.minimum(1.0, _sums(_repeat(of, len(cuts)), cuts))) for size, of in self._tied
+            ),
+        )
+
+    def halved(self, stages: StageCosts, half: LayerCosts) -> StageCosts:
+        """`stages` with every forward and backward run as two of half the size, whose costs are `half`."""
+        times = self._times(half, self._cuts(list(stages.counts)))
+        doubled = {"forward_s": 2 * times["forward_s"], "backward_s": 2 * times["backward_s"]}
+        recomputed = {mode: 2 * values for mode, values in times["recomputed_forward_s"].items()}
+        return replace(stages, **doubled, recomputed_forward_s=recomputed)
+
+    def _times(self, costs: LayerCosts, cuts: Integers) -> dict[str, Any]:
+        forward = _sums(costs.forward_s, cuts)
+        blocks = _sums(np.where(self._is_block, costs.forward_s, 0.0), cuts)
+        recomputed = {"none": np.zeros_like(forward), "stage": forward, "layer": blocks}
+        backward = _sums(costs.backward_s, cuts)
+        return {"forward_s": forward, "backward_s": backward, "recomputed_forward_s": recomputed}
+
+    def _counts(self, layer_s: Floats, depth: int) -> tuple[int, ...]:
+        blocks = len(self._description.blocks)
+        if self._partition == "even":
+            return even_counts(blocks, depth)
+        first, last = self._first_block, self._last_block
+        times = layer_s[first : last + 1].tolist()
+        return balanced_counts(
+            times, depth, first_s=float(layer_s[:first].sum()), last_s=float(layer_s[last + 1 :].sum())
+        )
+
+    def _cuts(self, counts: list[tuple[int, ...]]) -> Integers:
+        """First layer of each stage, and the end [b, s + 1]; what is not a block goes to the outer stages."""
+        ends = np.cumsum(np.array(counts, dtype=np.int64), axis=1) + self._first_block
+        ends[:, -1] = len(self._description.layers)
+        return np.concatenate([np.zeros((len(counts), 1), dtype=np.int64), ends], axis=1)
+
+
+def _sums(values: Floats, cuts: Integers) -> Floats:
+    """Sums over the layers of each stage [b, s] of values [b, l]."""
+    running = np.concatenate([np.zeros((len(values), 1)), np.cumsum(values, axis=1)], axis=1)
+    at_cuts = np.take_along_axis(running, cuts, axis=1)
+    return np.diff(at_cuts, axis=1)
+
+
+def _largest(values: Floats, cuts: Integers) -> Floats:
+    """Largest value over the layers of each stage [b, s]."""
+    return np.stack([np.maximum.reduceat(row, cut[:-1]) for row, cut in zip(values, cuts, strict=True)])
+
+
+def _repeat(values: Floats, rows: int) -> Floats:
+    return np.broadcast_to(values, (rows, len(values)))

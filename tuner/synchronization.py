@@ -1,0 +1,81 @@
+"""How much of the gradient synchronisation do the bubbles not hide (section 3.2 and eq. 1 of the paper)?"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tuner.memory import ParameterBytes, to_ranks
+from tuner.network import Network
+from tuner.request import PlanRequest
+from tuner.schedules import Case, Scheme
+from tuner.schedules.scheme import Floats, Integers
+from tuner.stages import StageCosts
+
+
+@dataclass(frozen=True)
+class Synchronization:
+    """The gradient collectives of an iteration."""
+
+    request: PlanRequest
+    lanes: int
+    """How many collectives of one rank run at once without slowing each other down."""
+
+    def exposed_s(
+        self, scheme: Scheme, stages: StageCosts, case: Case, *, backward_s: Floats, network: Network
+    ) -> Floats:
+        """The most that any rank's collectives run past the end of the compute [b]; backward_s is [b, s].
+
+        PipeDream waits for every micro-batch's collective, PipeDream-2BW hides it behind the next mini-batch.
+        """
+        placement = scheme.placement(case.depth, case.pipe_pairs)
+        length = self.collective_s(stages, network, copies=len(placement))
+        if scheme.name == "pipedream":
+            return np.asarray(length.max(axis=1))
+        if not scheme.synchronous:
+            busy = case.micro_batches * (stages.forward_s + backward_s).max(axis=1)
+            return np.asarray(np.maximum(0.0, length.max(axis=1) - busy))
+        start = _starts(scheme, case, placement, backward_s=backward_s)
+        length = np.broadcast_to(length[:, None, :], start.shape)
+        by_rank = np.arange(len(placement))[:, None], np.argsort(placement, axis=1)
+        ends = self._last_end(start[:, *by_rank], length[:, *by_rank])
+        return np.asarray(np.maximum(0.0, ends.max(axis=1)))
+
+    def collective_s(self, stages: StageCosts, network: Network, *, copies: int) -> Floats:
+        """Time of each stage's collective over copies·W replicas [b, s].
+
+        With one pipe, tied parameters on two ranks are also summed between those.
+        """
+        each = ParameterBytes.of(self.request)
+        size: float = each.gradients
+        if self.request.optimizer_sharding == "replicas":
+            size = (each.gradients + each.weights) / 2
+        time = network.all_reduce_s(stages.all_parameters * size, copies)
+        if copies == 1 and network.depth > 1:
+            for parameters, member in stages.tied:
+                time = time + member * 2 * network.hop_s(np.full(1, parameters * each.gradients))
+        return time
+
+    def _last_end(self, starts: Floats, lengths: Floats) -> Floats:
+        """When the last collective of each rank ends [b, w], from [b, p, w]; at most `lanes` run at once."""
+        order = np.argsort(starts, axis=1, kind="stable")
+        starts = np.take_along_axis(starts, order, axis=1)
+        lengths = np.take_along_axis(lengths, order, axis=1)
+        lanes = np.full((len(starts), self.lanes, starts.shape[2]), -np.inf)
+        for position in range(starts.shape[1]):
+            free = lanes.argmin(axis=1)[:, None]
+            begin = np.maximum(np.take_along_axis(lanes, free, axis=1)[:, 0], starts[:, position])
+            np.put_along_axis(lanes, free, (begin + lengths[:, position])[:, None], axis=1)
+        return np.asarray(lanes.max(axis=1))
+
+
+def _starts(scheme: Scheme, case: Case, placement: Integers, *, backward_s: Floats) -> Floats:
+    """When each stage's collective may start, against the end of the compute [b, p, s].
+
+    Stage s has its last gradient Σ_{i<s} B_i before the end. Under eager-sync-opt the stages after the middle
+    start then, the others when their rank has finished (with one pipe that is the same moment).
+    """
+    before_end = np.cumsum(backward_s, axis=1) - backward_s
+    own = np.broadcast_to(before_end[:, None, :], (len(before_end), *placement.shape))
+    finished = to_ranks(own, placement, "min")[:, placement]
+    early = (np.arange(case.depth) > case.depth / 2) & scheme.eager_opt
+    return -np.where(early, own, finished)

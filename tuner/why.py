@@ -1,0 +1,107 @@
+"""Why not another configuration? The best one under some constraints, against the chosen one."""
+
+from typing import Any, get_args
+
+from tuner.answer import Narrator
+from tuner.configuration import Recompute, Scaling
+from tuner.errors import RequestError
+from tuner.plan import Breakdown, Candidate, WhyNot
+from tuner.rejection import MemoryRefusal, Refusal
+from tuner.request import SCHEDULES
+from tuner.search import Choice, Found
+
+_NUMBERS = ("width", "depth", "micro_batch_size", "micro_batches", "pipe_pairs")
+_WORDS: dict[str, tuple[str, ...]] = {
+    "schedule": SCHEDULES,
+    "recompute": get_args(Recompute),
+    "scaling": get_args(Scaling),
+}
+_SHORT = {"W": "width", "D": "depth", "B": "micro_batch_size", "N": "micro_batches", "f": "pipe_pairs"}
+
+
+def read_constraints(text: str) -> dict[str, Any]:
+    """Read "depth=16,schedule=dapple" (or "D=16"); raises RequestError naming what can be asked."""
+    constraints: dict[str, Any] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        name = _SHORT.get(name, name)
+        if name in _NUMBERS and value.isascii() and value.isdigit() and 0 < int(value[:19]) < 10**18:
+            constraints[name] = int(value)
+        elif name in _WORDS and value in _WORDS[name]:
+            constraints[name] = value
+        else:
+            choices = ", ".join(f"{word} ({'|'.join(values)})" for word, values in _WORDS.items())
+            raise RequestError(
+                f"why={part[:60]!r} is not understood: use {', '.join(_NUMBERS)} (a number), {choices}"
+            )
+    if not constraints:
+        raise RequestError("why is empty: ask for example why=depth=16")
+    return constraints
+
+
+def explain(
+    constraints: dict[str, Any], everything: Found, chosen: Candidate | None, *, narrator: Narrator
+) -> WhyNot:
+    """The best fitting configuration under `constraints` and what it loses by part, or why none fits."""
+    best = next((choice for choice in everything.fitting if _meets(choice, constraints)), None)
+    if best is None:
+        reason = _refusal_reason(constraints, everything.refused)
+        return WhyNot(constraints=constraints, best=None, slower_by=None, difference_s=None, reason=reason)
+    candidate = narrator.candidate(best)
+    if chosen is None:
+        reason = "it fits, though the search as asked chose nothing"
+        return WhyNot(
+            constraints=constraints, best=candidate, slower_by=None, difference_s=None, reason=reason
+        )
+    difference = _difference(candidate, chosen)
+    slower = candidate.predicted.iteration_s / chosen.predicted.iteration_s - 1
+    return WhyNot(
+        constraints=constraints,
+        best=candidate,
+        slower_by=slower,
+        difference_s=difference,
+        reason=_sentence(slower, difference),
+    )
+
+
+def _meets(choice: Choice, constraints: dict[str, Any]) -> bool:
+    document = choice.evaluated.configuration(choice.index).document()
+    return all(document[name] == value for name, value in constraints.items())
+
+
+def _difference(candidate: Candidate, chosen: Candidate) -> Breakdown:
+    ours, theirs = candidate.predicted.breakdown, chosen.predicted.breakdown
+    return Breakdown(
+        compute_s=ours.compute_s - theirs.compute_s,
+        bubble_s=ours.bubble_s - theirs.bubble_s,
+        p2p_s=ours.p2p_s - theirs.p2p_s,
+        all_reduce_s=ours.all_reduce_s - theirs.all_reduce_s,
+    )
+
+
+def _sentence(slower: float, difference: Breakdown) -> str:
+    if abs(slower) < 1e-12:
+        return "this is the chosen configuration, or as fast"
+    parts = {
+        "compute": difference.compute_s,
+        "bubble": difference.bubble_s,
+        "messages between stages": difference.p2p_s,
+        "gradient synchronisation": difference.all_reduce_s,
+    }
+    name, seconds = max(parts.items(), key=lambda part: part[1] if slower > 0 else -part[1])
+    word = "slower" if slower > 0 else "faster"
+    return f"{abs(slower):.1%} {word}, most of it in {name} ({seconds:+.3g} s an iteration)"
+
+
+def _refusal_reason(constraints: dict[str, Any], refused: tuple[Refusal | MemoryRefusal, ...]) -> str:
+    """The reason of the refusal that meets most of the constraints, memory first."""
+    matching = [refusal for refusal in refused if _refused_under(refusal, constraints)]
+    if not matching:
+        asked = ", ".join(f"{name}={value}" for name, value in constraints.items())
+        return f"no legal configuration has {asked}"
+    return min(matching, key=lambda refusal: refusal.kind != "memory").reason
+
+
+def _refused_under(refusal: Refusal | MemoryRefusal, constraints: dict[str, Any]) -> bool:
+    known = refusal.known()
+    return all(known.get(name, value) == value for name, value in constraints.items())
