@@ -77,7 +77,7 @@ def _export(answer: Plan, format: str) -> dict[str, str] | None:
 
 
 def _write_report(answer: Plan, path: Path) -> None:
-    from api.reports import render_report
+    from api.reports.report import render_report
     from cli.files import write_whole
 
     write_whole(path, render_report(answer, standalone=True))
