@@ -61,7 +61,7 @@ def describe_failure(plan: Plan) -> Iterator[str]:
 def _question(plan: Plan) -> str:
     model, cluster = plan.model, plan.cluster
     return (
-        f"{model.name}: {count(model.parameters)} parameters, {model.blocks} blocks, "
+        f"{model.name} ({model.family}): {count(model.parameters)} parameters, {model.blocks} blocks, "
         f"sequence {model.sequence_length:,}, {model.precision}, "
         f"on {cluster.devices:,} x {cluster.accelerator} ({cluster.name})"
     )

@@ -25,6 +25,10 @@ def read_bounded(path: Path, *, most: int) -> bytes:
 
 def write_whole(path: Path, text: str) -> None:
     """Write a file beside its place and move it there; raises InputError and leaves nothing half-written."""
+    if path.exists() and not path.is_file():
+        # Moving a file over /dev/null or a pipe would take its place.
+        raise InputError(f"cannot write {_shown(path)}: it is not a file; nothing was written")
+    path = path.resolve()
     try:
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
     except OSError as error:

@@ -1,9 +1,10 @@
 """What does the tuner do? Three plans on the command line, then the same over REST with their report pages.
 
-Run it with `make demo`. Reports are left in demo-output/.
+Run it with `make demo`. Reports are left in demo-output/, or in the folder given as argument.
 """
 
 import json
+import os
 import shlex
 import signal
 import subprocess
@@ -18,7 +19,6 @@ from typing import Any
 import httpx
 
 ROOT = Path(__file__).resolve().parents[1]
-OUTPUT = ROOT / "demo-output"
 LLAMA = ROOT / "examples" / "llama-3-8b" / "config.json"
 CHIMERA = (sys.executable, "-P", "-m", "cli.main")
 START_TIMEOUT_S = 60
@@ -44,16 +44,18 @@ class DemoError(Exception):
     """A step did not do what it should."""
 
 
-def main() -> int:
-    """Plan, serve, submit, save and stop; returns the exit code."""
+def main(output: Path) -> int:
+    """Plan, serve, submit, save the reports in `output`, and stop; returns the exit code."""
     # Being asked to stop is an ordinary way out: the service ends with the demo.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         for request in REQUESTS.values():
             plan(request)
-        OUTPUT.mkdir(exist_ok=True)
+        output.mkdir(exist_ok=True)
         with service() as url, httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
-            saved = [save_report(client, name, request) for name, request in REQUESTS.items()]
+            saved = [
+                save_report(client, output / f"{name}.html", request) for name, request in REQUESTS.items()
+            ]
     except (DemoError, OSError, httpx.HTTPError) as error:
         print(f"The demo failed: {error}", file=sys.stderr)
         return 1
@@ -80,7 +82,8 @@ def service() -> Iterator[str]:
         database = f"sqlite:///{folder}/chimera.db"
         command = [*CHIMERA, "serve", "--port", "0", "--json", "--database-url", database]
         print("\n$ chimera serve --port 0")
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        quiet = {**os.environ, "CHIMERA_LOG_LEVEL": "warning"}
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=quiet)
         try:
             url = wait_until_healthy(process)
             print(f"Listening on {url}")
@@ -118,9 +121,9 @@ def stop(process: subprocess.Popen[str]) -> None:
         raise DemoError(f"the service left with exit code {code}")
 
 
-def save_report(client: httpx.Client, name: str, request: dict[str, Any]) -> Path:
-    """Submit a study and save its report page."""
-    body = dict(request)
+def save_report(client: httpx.Client, path: Path, request: dict[str, Any]) -> Path:
+    """Submit a study and save its report page at `path`, which it returns."""
+    name, body = path.stem, dict(request)
     if isinstance(body["model"], Path):
         body["model"] = {"config": json.loads(body["model"].read_text(encoding="utf-8")), "name": name}
     created = client.post("/v1/studies", json=body)
@@ -133,10 +136,9 @@ def save_report(client: httpx.Client, name: str, request: dict[str, Any]) -> Pat
         f"D={chosen['depth']}, B={chosen['micro_batch_size']}"
     )
     report = client.get(f"/v1/studies/{study['id']}/report").raise_for_status()
-    path = OUTPUT / f"{name}.html"
     path.write_text(report.text, encoding="utf-8")
     return path
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "demo-output"))

@@ -69,6 +69,25 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path: Path, name: str) -> Non
     assert (tmp_path / "file").read_text() == "kept"
 
 
+def test_a_device_or_a_pipe_is_not_replaced(tmp_path: Path) -> None:
+    """`--report /dev/stdout` must not put a file where the device was."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/null")):
+        with pytest.raises(InputError, match="it is not a file; nothing was written"):
+            write_whole(path, "text")
+    assert pipe.is_fifo()
+
+
+def test_a_link_keeps_pointing_to_the_file_that_is_written(tmp_path: Path) -> None:
+    """The link's target gets the text."""
+    (tmp_path / "target").write_text("old")
+    (tmp_path / "link").symlink_to("target")
+    write_whole(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_text() == "new"
+
+
 def test_a_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the text does not reach the disk, the old one stays and the temporary file goes."""
     path = tmp_path / "report.html"
