@@ -1,0 +1,73 @@
+"""How is the service put together? From its settings; `chimera serve` runs what this makes."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+
+from api.database import open_database
+from api.guard import Guard, check_bind
+from api.handlers import install
+from api.openapi import DescribedApp
+from api.routes import answers, documents, operations, pages, plans, studies
+from api.service import Service
+from api.settings import Settings
+
+__all__ = ["check_bind", "create_app"]
+
+DESCRIPTION = "How should this model be laid out on these accelerators, and why?"
+
+
+def create_app(settings: Settings | None = None, *, service: Service | None = None) -> FastAPI:
+    """The application; raises ServiceError when the address or the database does not allow it to start.
+
+    `service` stands in for the one that the settings describe.
+    """
+    settings = settings or (service.settings if service else Settings.from_environment())
+    check_bind(settings.host)
+    running = service or Service(
+        settings=settings,
+        database=open_database(settings.database_url, pool_size=settings.database_pool_size),
+    )
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        running.database.close()
+
+    app = DescribedApp(
+        title="Chimera Tuner",
+        description=DESCRIPTION,
+        version=version("chimera-tuner"),
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        swagger_ui_oauth2_redirect_url=None,
+        generate_unique_id_function=_name,
+        middleware=[
+            Middleware(Guard, settings=settings),
+            Middleware(GZipMiddleware, minimum_size=2_000, compresslevel=4),
+        ],
+    )
+    app.state.service = running
+    install(app)
+    routers = (
+        plans.router,
+        studies.router,
+        answers.router,
+        *documents.routers,
+        operations.router,
+        pages.router,
+    )
+    for router in routers:
+        app.include_router(router)
+    return app
+
+
+def _name(route: APIRoute) -> str:
+    """Operations are called as their handlers are."""
+    return route.name

@@ -1,0 +1,144 @@
+"""What does a client hear when something is wrong? RFC 9457 problem documents, one class each.
+
+Problem
+├── MalformedBodyProblem   400  ├── NotAllowedProblem      405  ├── WrongMediaTypeProblem  415
+├── ForbiddenProblem       403  ├── ConflictProblem        409  ├── InvalidProblem         422
+├── NotFoundProblem        404  ├── TooLargeProblem        413  ├── DefectProblem          500
+                                                                └── UnavailableProblem     503
+"""
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+MEDIA_TYPE = "application/problem+json"
+MAX_DETAIL = 4_000
+
+
+class ProblemDocument(BaseModel):
+    """What is wrong, the numbers, and what to do (RFC 9457)."""
+
+    model_config = ConfigDict(extra="allow", use_attribute_docstrings=True)
+
+    type: str
+    """Names the kind of problem; stable."""
+    title: str
+    """The kind of problem in words."""
+    status: int
+    detail: str
+    """This occurrence: what happened, the numbers, what to do."""
+    id: str | None = None
+    """For a defect of the service: the id under which it was logged."""
+
+
+class Problem(Exception):  # noqa: N818  # RFC 9457 calls it a problem
+    """Something to tell the client; `detail` says what happened, the numbers, and what to do."""
+
+    status: ClassVar[int] = 500
+    slug: ClassVar[str] = "defect"
+    title: ClassVar[str] = "The service has a defect"
+
+    def __init__(self, detail: str, *, headers: dict[str, str] | None = None, **members: Any) -> None:
+        super().__init__(detail)
+        self.detail = detail if len(detail) <= MAX_DETAIL else f"{detail[:MAX_DETAIL]}..."
+        self.headers = headers or {}
+        self.members = members
+
+    def document(self) -> dict[str, Any]:
+        """The problem as JSON."""
+        return {
+            "type": f"urn:chimera-tuner:problem:{self.slug}",
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail,
+            **self.members,
+        }
+
+
+class MalformedBodyProblem(Problem):
+    """The body is not JSON, nested too deep, or holds what cannot be stored."""
+
+    status, slug, title = 400, "malformed-body", "The body cannot be read"
+
+
+class ForbiddenProblem(Problem):
+    """The request comes from another host or origin."""
+
+    status, slug, title = 403, "forbidden", "The request is refused"
+
+
+class NotFoundProblem(Problem):
+    """There is no such thing."""
+
+    status, slug, title = 404, "not-found", "Not found"
+
+
+class NotAllowedProblem(Problem):
+    """The address does not take this method."""
+
+    status, slug, title = 405, "method-not-allowed", "The method is not allowed here"
+
+
+class ConflictProblem(Problem):
+    """The state of things does not allow it, now or at all."""
+
+    status, slug, title = 409, "conflict", "The current state does not allow this"
+
+
+class TooLargeProblem(Problem):
+    """The body is longer than the service reads."""
+
+    status, slug, title = 413, "too-large", "The body is too large"
+
+
+class WrongMediaTypeProblem(Problem):
+    """The body is not declared to be JSON."""
+
+    status, slug, title = 415, "unsupported-media-type", "The body must be JSON"
+
+
+class InvalidProblem(Problem):
+    """The request is understood and something in it is wrong."""
+
+    status, slug, title = 422, "invalid", "The request is not valid"
+
+
+class DefectProblem(Problem):
+    """Something unexpected happened; it was logged under the id told."""
+
+
+class UnavailableProblem(Problem):
+    """Something the service needs is not there just now."""
+
+    status, slug, title = 503, "unavailable", "The service cannot answer now"
+
+
+BY_STATUS: dict[int, type[Problem]] = {
+    kind.status: kind
+    for kind in (
+        MalformedBodyProblem,
+        ForbiddenProblem,
+        NotFoundProblem,
+        NotAllowedProblem,
+        ConflictProblem,
+        TooLargeProblem,
+        WrongMediaTypeProblem,
+        InvalidProblem,
+        DefectProblem,
+        UnavailableProblem,
+    )
+}
+
+ReadingStatus = Literal[400, 403, 404, 405, 409, 413, 415, 422, 500, 503]
+
+
+def responses(*statuses: ReadingStatus) -> dict[int | str, dict[str, Any]]:
+    """OpenAPI entries of an operation that may answer so; any may answer 403, 500 and 503."""
+    schema = {"$ref": "#/components/schemas/ProblemDocument"}
+    return {
+        status: {
+            "description": BY_STATUS[status].title,
+            "content": {MEDIA_TYPE: {"schema": schema}},
+        }
+        for status in sorted({*statuses, 403, 500, 503})
+    }

@@ -1,0 +1,98 @@
+"""What does the report of a plan say? The answer first, then why, then everything else."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from api.pages import render
+from api.reports import inline, reasons
+from api.reports.memory import fullest, memory_chart
+from api.reports.throughput import throughput_chart
+from tuner.exports import export
+from tuner.exports.errors import ExportError
+from tuner.plan import Plan
+
+EXPORT_NAMES = {"megatron": "Megatron-LM", "env": "Environment", "json": "JSON"}
+
+
+@dataclass(frozen=True)
+class StudyNote:
+    """The study that a report belongs to."""
+
+    id: str
+    name: str | None
+    created_at: str
+    """When it was asked, for people, in UTC."""
+
+
+@dataclass(frozen=True)
+class LaunchSettings:
+    """The choice in another program's words."""
+
+    format: str
+    label: str
+    text: str
+    usable: bool
+    """False where `text` says why there is none."""
+
+
+def render_report(plan: Plan, *, standalone: bool, study: StudyNote | None = None, base: str = "") -> str:
+    """The report as HTML. Standalone it is one file that needs no network; else `base` serves its assets.
+
+    The bytes depend on the arguments alone: no clock, no host.
+    """
+    context: dict[str, Any] = {
+        "plan": plan,
+        "study": study,
+        "why": reasons.why_chosen(plan),
+        "rejected_sentence": reasons.rejected_sentence(plan),
+        "rejected_groups": reasons.rejected_groups(plan),
+        "launch": launch_settings(plan),
+        "charts": _charts(plan),
+        "facts": _facts(plan),
+        "scripts": inline.SCRIPTS,
+        "policy": inline.policy() if standalone else None,
+    }
+    if plan.chosen is not None:
+        context["shares"] = reasons.shares(plan.chosen.predicted.breakdown)
+        context["fullest"] = fullest(plan.chosen.memory, plan.cluster.memory_bytes)
+    elif plan.smallest_change is not None:
+        context["fullest"] = fullest([plan.smallest_change.memory], plan.cluster.memory_bytes)
+    return render("report.html", base=base, standalone=standalone, **context)
+
+
+def launch_settings(plan: Plan) -> list[LaunchSettings]:
+    """The choice for each program there is a name for, with the reason where a program cannot run it."""
+    if plan.chosen is None:
+        return []
+    found = []
+    for name, label in EXPORT_NAMES.items():
+        try:
+            found.append(LaunchSettings(name, label, export(plan, name)[0].rstrip("\n"), usable=True))
+        except ExportError as error:
+            found.append(LaunchSettings(name, label, str(error), usable=False))
+    return found
+
+
+def _charts(plan: Plan) -> dict[str, Any]:
+    charts: dict[str, Any] = {"throughput": throughput_chart(plan)}
+    if plan.chosen is not None:
+        charts["memory"] = memory_chart(plan.chosen.memory, plan.cluster.memory_bytes)
+    return charts
+
+
+def _facts(plan: Plan) -> list[tuple[str, str]]:
+    """The settings that decide, in the order in which people think of them."""
+    request = plan.request
+    facts = [
+        ("Mini-batch", f"{request['mini_batch_size']:,} samples"),
+        ("Sequence", f"{plan.model.sequence_length:,} tokens"),
+        ("Precision", plan.model.precision),
+        ("Attention", plan.model.attention),
+        ("Optimizer", str(request["optimizer"])),
+        ("Search", str(request["search"])),
+    ]
+    if request["optimizer_sharding"] == "replicas":
+        facts.append(("Optimizer state", "divided over replicas"))
+    if request["runs_on"] != "any":
+        facts.append(("Runs on", str(request["runs_on"])))
+    return facts

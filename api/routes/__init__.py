@@ -1,0 +1,1 @@
+"""Who answers which address? One module of thin handlers for each part of the service."""

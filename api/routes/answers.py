@@ -1,0 +1,92 @@
+"""/v1/studies/{id}/...: the parts of an answer, as pages of JSON, a report, or another program's words."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Path, Query
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+
+from api import studies
+from api.headers import STANDALONE_POLICY
+from api.paging import Cursor, Limit, slice_page
+from api.problems import responses
+from api.reports.report import render_report
+from api.routes.studies import StudyId
+from api.schemas import CandidatePage, RejectedPage, TrialPage
+from api.service import ServiceDependency
+from tuner.exports import export
+
+router = APIRouter(prefix="/v1/studies/{study_id}", tags=["answers"])
+
+RejectedKind = Literal["memory", "batch", "layout", "target", "domain"]
+
+
+@router.get("/candidates", response_model=CandidatePage, responses=responses(404, 409, 422))
+def list_candidates(
+    *, study_id: StudyId, service: ServiceDependency, cursor: Cursor = None, limit: Limit = 50
+) -> JSONResponse:
+    """List the configurations that fit, the fastest first."""
+    with service.database.reading() as session:
+        candidates = studies.find_plan(session, study_id)["candidates"]
+    return JSONResponse(slice_page(candidates, cursor=cursor, limit=limit))
+
+
+@router.get("/rejected", response_model=RejectedPage, responses=responses(404, 409, 422))
+def list_rejected(
+    *,
+    study_id: StudyId,
+    service: ServiceDependency,
+    kind: Annotated[RejectedKind | None, Query(description="Only those rejected for this.")] = None,
+    cursor: Cursor = None,
+    limit: Limit = 100,
+) -> JSONResponse:
+    """List the configurations that were not taken, each with its reason."""
+    with service.database.reading() as session:
+        rejected = studies.find_plan(session, study_id)["rejected"]
+    wanted = [entry for entry in rejected if kind in {None, entry["kind"]}]
+    return JSONResponse(slice_page(wanted, cursor=cursor, limit=limit))
+
+
+@router.get("/trials", response_model=TrialPage, responses=responses(404, 422))
+def list_trials(
+    *, study_id: StudyId, service: ServiceDependency, cursor: Cursor = None, limit: Limit = 50
+) -> JSONResponse:
+    """List the trials of a study; without a worker there are none."""
+    with service.database.reading() as session:
+        studies.find_study(session, study_id)
+    return JSONResponse(slice_page([], cursor=cursor, limit=limit))
+
+
+@router.get(
+    "/report",
+    response_class=HTMLResponse,
+    responses=responses(404, 409) | {200: {"content": {"text/html": {}}, "description": "One file."}},
+)
+def read_report(study_id: StudyId, service: ServiceDependency) -> HTMLResponse:
+    """The report as one HTML file that opens without a network."""
+    with service.database.reading() as session:
+        plan = studies.read_plan(session, study_id)
+    return HTMLResponse(
+        render_report(plan, standalone=True),
+        headers={
+            "Content-Security-Policy": STANDALONE_POLICY,
+            "Content-Disposition": f'inline; filename="chimera-{study_id}.html"',
+        },
+    )
+
+
+@router.get(
+    "/export/{export_format}",
+    response_class=Response,
+    responses=responses(404, 409, 422)
+    | {200: {"content": {"text/plain": {}, "application/json": {}}, "description": "The launch settings."}},
+)
+def read_export(
+    study_id: StudyId,
+    export_format: Annotated[str, Path(max_length=100, description="A format of the catalogue.")],
+    service: ServiceDependency,
+) -> Response:
+    """The choice in the words of the program that will run it."""
+    with service.database.reading() as session:
+        plan = studies.read_plan(session, study_id)
+    text, media_type = export(plan, export_format)
+    return Response(text, media_type=media_type)

@@ -1,0 +1,28 @@
+"""POST /v1/plans: what should be run? Stores nothing."""
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+
+from api import planning
+from api.bodies import BodyDependency
+from api.openapi import json_body
+from api.problems import responses
+from api.schemas import PlanAnswer
+from api.service import ServiceDependency
+from tuner.request import PlanRequest, read_request
+
+EXAMPLE = {"model": "bert-48", "cluster": "piz-daint", "devices": 32, "mini_batch_size": 512}
+
+router = APIRouter(prefix="/v1", tags=["plans"])
+
+
+@router.post(
+    "/plans",
+    response_model=PlanAnswer,
+    responses=responses(400, 413, 415, 422),
+    openapi_extra=json_body(PlanRequest, example=EXAMPLE),
+)
+def make_plan(body: BodyDependency, service: ServiceDependency) -> JSONResponse:
+    """Plan without storing anything: the document that `chimera plan --json` prints."""
+    plan, search_s = planning.plan(read_request(body.value), service.database)
+    return JSONResponse(planning.plan_document(plan) | {"search_s": search_s})

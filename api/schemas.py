@@ -1,0 +1,152 @@
+"""Which documents go over the wire? Their shapes, for OpenAPI and clients; handlers build plain JSON."""
+
+from datetime import datetime
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.tables import StudyStatus
+from tuner.plan import Candidate, Plan, Rejected
+from tuner.request import PlanRequest
+
+Item = TypeVar("Item")
+
+
+class Message(BaseModel):
+    """A document that the service sends; later versions may add keys."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class StudyRequest(PlanRequest):
+    """The options of a plan, and what the study is called."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """What people call the study."""
+    refine: dict[str, Any] | None = None
+    """Real trials after the plan; refused while no worker is connected."""
+
+
+class PlanAnswer(Plan):
+    """A plan, and how long the search took."""
+
+    search_s: float
+
+
+class ShortAnswer(Message):
+    """What was chosen, in a few keys."""
+
+    schedule: str
+    width: int
+    depth: int
+    micro_batch_size: int
+    micro_batches: int
+    recompute: str
+    peak_memory_bytes: int
+    throughput_samples_per_s: float
+    tokens_per_s: float
+    mfu: float
+
+
+class StudyEntry(Message):
+    """A study in a list."""
+
+    id: str
+    name: str | None
+    status: StudyStatus
+    waiting_for: str | None
+    """What a study that is not final waits for, in words."""
+    model: str
+    cluster: str
+    devices: int
+    mini_batch_size: int
+    answer: ShortAnswer | None
+    """None when nothing fits, and while there is no plan."""
+    created_by: str
+    created_at: datetime
+    updated_at: datetime
+    links: dict[str, str]
+    """Addresses of the study's parts."""
+
+
+class StudyDocument(StudyEntry):
+    """A study with its request and its plan."""
+
+    request: dict[str, Any]
+    """The request as it was sent."""
+    plan: Plan | None
+    """The plan as `chimera plan --json` prints it, without `search_s`."""
+
+
+class Page(Message, Generic[Item]):
+    """A piece of a list."""
+
+    items: list[Item]
+    next: str | None
+    """The cursor of the page after this one; None on the last."""
+
+
+class CountedPage(Page[Item], Generic[Item]):
+    """A piece of a list whose length is known."""
+
+    total: int
+
+
+class CandidatePage(CountedPage[Candidate]):
+    """A piece of a plan's candidates, fastest first."""
+
+
+class RejectedPage(CountedPage[Rejected]):
+    """A piece of a plan's rejected configurations."""
+
+
+class TrialPage(CountedPage[dict[str, Any]]):
+    """A piece of a study's trials."""
+
+
+class StudyPage(Page[StudyEntry]):
+    """A piece of the list of studies, newest first."""
+
+
+class DocumentEntry(Message):
+    """A stored document in a list; `id` is the SHA-256 of its canonical text."""
+
+    id: str
+    name: str
+    created_by: str
+    created_at: datetime
+    links: dict[str, str]
+
+
+class StoredDocumentMessage(DocumentEntry):
+    """A stored document with its content."""
+
+    document: dict[str, Any]
+
+
+class DocumentPage(Page[DocumentEntry]):
+    """A piece of the list of documents of a kind."""
+
+
+class Catalogue(Message):
+    """What a request can name, with a few facts about each."""
+
+    models: list[dict[str, Any]]
+    accelerators: list[dict[str, Any]]
+    clusters: list[dict[str, Any]]
+    schedules: list[dict[str, Any]]
+    export_formats: list[dict[str, Any]]
+
+
+class Health(Message):
+    """The process runs."""
+
+    status: Literal["ok"]
+
+
+class Readiness(Message):
+    """The process can answer."""
+
+    status: Literal["ready"]
+    database: str
+    """The revision of the schema."""

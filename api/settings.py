@@ -1,0 +1,82 @@
+"""How is the service set up? By CHIMERA_* variables, each listed in docs/settings.md."""
+
+import os
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from platformdirs import user_data_path
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
+
+from api.errors import SettingsError
+
+PREFIX = "CHIMERA_"
+
+
+def default_database_url() -> str:
+    """An SQLite file in the user's data folder."""
+    return f"sqlite:///{user_data_path('chimera-tuner', appauthor=False) / 'chimera.db'}"
+
+
+class Settings(BaseModel):
+    """The settings of one service process."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True
+    )
+
+    database_url: str = Field(default_factory=default_database_url)
+    """Where studies are kept: `sqlite:///FILE`, or `postgresql://USER@HOST/NAME` (password: PGPASSWORD)."""
+    host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    """Address to listen on. Without API keys only a loopback address is accepted."""
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8000
+    """Port to listen on; 0 takes a free one."""
+    public_url: str | None = None
+    """The address in people's browsers when it is not the one listened on; requests may carry its host."""
+    root_path: Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._~-]+)*$")] = ""
+    """Path under which a proxy shows the service, such as `/tuner`."""
+    max_body_bytes: Annotated[int, Field(ge=1_000, le=8_000_000)] = 4_000_000
+    """Largest request body; a longer one is answered with 413."""
+    idempotency_hours: Annotated[float, Field(gt=0, le=8_760)] = 24
+    """How long an Idempotency-Key is remembered."""
+    database_pool_size: Annotated[int, Field(ge=1, le=500)] = 20
+    """Connections to Postgres that stay open in each process."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """How much is logged to stderr."""
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None, /, **overrides: Any) -> Self:
+        """Read CHIMERA_* variables; `overrides` that are not None win. Raises SettingsError."""
+        found = os.environ if environment is None else environment
+        values: dict[str, Any] = {
+            name: value for name in cls.model_fields if (value := found.get(PREFIX + name.upper()))
+        }
+        values |= {name: value for name, value in overrides.items() if value is not None}
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            faults = (f"{PREFIX}{str(fault['loc'][0]).upper()}: {fault['msg']}" for fault in error.errors())
+            raise SettingsError("; ".join(faults)) from None
+
+    @field_validator("database_url")
+    @classmethod
+    def _known_database(cls, value: str) -> str:
+        try:
+            url = make_url(value)
+        except ArgumentError:
+            raise ValueError("not a database address such as sqlite:////data/chimera.db") from None
+        if url.get_backend_name() not in {"sqlite", "postgresql", "postgres"}:
+            raise ValueError("only sqlite:///FILE and postgresql://USER@HOST/NAME are supported")
+        return value
+
+    @field_validator("public_url")
+    @classmethod
+    def _web_address(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        parts = urlsplit(value)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError("must be an address such as https://tuner.example.org")
+        return value.rstrip("/")
