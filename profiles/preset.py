@@ -1,6 +1,6 @@
 """Which well-known model is meant by a short name, and how is it trained by default?"""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -20,5 +20,7 @@ class ModelPreset(Document):
     """Tokens of a sample in the model's own training."""
     precision: Precision = "bfloat16"
     attention: Attention = "flash"
+    partition: Literal["balanced", "even"] = "balanced"
+    """How its layers are cut into stages by default: `even` where published experiments did so."""
     source: Annotated[str, Field(min_length=1, max_length=2_000)]
     """Who published the sizes."""

@@ -90,7 +90,7 @@ class Evaluator:
         self.inputs = inputs
         self.layers = LayerModel(inputs)
         request, software = inputs.request, inputs.cluster.software
-        self._stage_model = StageModel(inputs.description, request.partition)
+        self._stage_model = StageModel(inputs.description, request.partition or "balanced")
         self._memory = MemoryModel(request, software.framework_bytes, inputs.accelerator.memory_bytes)
         bandwidth = (
             inputs.accelerator.memory_bandwidth_bytes_per_s * inputs.accelerator.efficiency.bandwidth_share

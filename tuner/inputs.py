@@ -1,7 +1,7 @@
 """Which documents does a request speak of? Names become documents, None becomes the default."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from profiles.cluster import ClusterProfile
 from profiles.device import Accelerator
@@ -43,9 +43,10 @@ def gather(request: PlanRequest, library: Library, *, profile: Profile | None = 
     cluster = _cluster(request, library)
     accelerator = library.load_accelerator(request.accelerator or cluster.node.accelerator)
     _check_devices(request, cluster)
-    description = profile.description if profile else _describe(request, library)
+    preset = None if profile or isinstance(request.model, InlineModel) else library.load_model_preset(request.model)
+    description = profile.description if profile else _describe(request, preset)
     timings = (profile.timings,) if profile else library.load_timings()
-    decided = _decide(request, description)
+    decided = _decide(request, description, partition=preset.partition if preset else "balanced")
     if decided.precision not in accelerator.peak_flops:
         raise RequestError(
             f"{accelerator.name} has no {decided.precision} arithmetic; "
@@ -69,9 +70,11 @@ def _check_devices(request: PlanRequest, cluster: ClusterProfile) -> None:
         )
 
 
-def _describe(request: PlanRequest, library: Library) -> ModelDescription:
+def _describe(request: PlanRequest, preset: ModelPreset | None) -> ModelDescription:
     model = request.model
-    if isinstance(model, InlineModel):
+    if preset is None:
+        if not isinstance(model, InlineModel):
+            raise RequestError(f"the model {model} is not known")
         if model.config is None:
             raise RequestError("the profile that the request names was not found")
         if request.sequence_length is None:
@@ -83,7 +86,6 @@ def _describe(request: PlanRequest, library: Library) -> ModelDescription:
             attention=request.attention or "flash",
             name=model.name or "config",
         )
-    preset = library.load_model_preset(model)
     return describe(
         preset.config,
         sequence_length=request.sequence_length or preset.sequence_length,
@@ -93,9 +95,11 @@ def _describe(request: PlanRequest, library: Library) -> ModelDescription:
     )
 
 
-def _decide(request: PlanRequest, description: ModelDescription) -> PlanRequest:
+def _decide(
+    request: PlanRequest, description: ModelDescription, *, partition: Literal["balanced", "even"]
+) -> PlanRequest:
     """The request with the description's own values; a profile's cannot be changed by the request."""
-    decided: dict[str, Any] = {}
+    decided: dict[str, Any] = {"partition": request.partition or partition}
     for option in ("precision", "attention", "sequence_length"):
         asked, has = getattr(request, option), getattr(description, option)
         if asked is not None and asked != has:

@@ -118,8 +118,11 @@ class PlanRequest(BaseModel):
     """Schedules to consider; by default the synchronous ones."""
     runs_on: Target = "any"
     """Reject what this framework cannot run."""
-    partition: Literal["balanced", "even"] = "balanced"
-    """`balanced` cuts the layers by time, `even` gives every stage as many blocks, as the paper did."""
+    partition: Literal["balanced", "even"] | None = None
+    """`balanced` cuts the layers by time; `even` gives every stage as many blocks, as the paper did.
+
+    By default `balanced`; `even` for the presets of the paper, so that its experiments come out as published.
+    """
     width: Annotated[
         int | None,
         Field(ge=1, le=MAX_DEVICES, validation_alias=AliasChoices("width", "data_parallel_size")),

@@ -44,6 +44,8 @@ class Chimera:
                 f"{scaling} with {2 * pipe_pairs} pipes needs D to divide N, "
                 f"and N = {micro_batches}, D = {depth}"
             )
+        if scaling != "direct" and units < 2:
+            return f"{scaling} is a way to run N > D, and N = {micro_batches}, D = {depth}"
         if scaling == "doubling" and units % 2:
             return f"doubling needs an even N/D for its closed form, and N/D = {units}"
         return None
