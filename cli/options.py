@@ -73,8 +73,8 @@ SEARCH = (
         "--runs-on", type=click.Choice(TARGETS), default="any", help="Reject what this framework cannot run."
     ),
     click.option(
-        "--partition", type=click.Choice(["balanced", "even"]), default="balanced",
-        help="Cut stages by time, or into equal numbers of blocks.",
+        "--partition", type=click.Choice(["balanced", "even"]),
+        help="Cut stages by time, or into equal numbers of blocks (default: balanced; presets of the paper even).",
     ),
     click.option(
         "--width", "--data-parallel-size", "width", type=int, help="Pin the number of pipeline groups, W."

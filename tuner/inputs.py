@@ -43,7 +43,8 @@ def gather(request: PlanRequest, library: Library, *, profile: Profile | None = 
     cluster = _cluster(request, library)
     accelerator = library.load_accelerator(request.accelerator or cluster.node.accelerator)
     _check_devices(request, cluster)
-    preset = None if profile or isinstance(request.model, InlineModel) else library.load_model_preset(request.model)
+    named = isinstance(request.model, str) and profile is None
+    preset = library.load_model_preset(str(request.model)) if named else None
     description = profile.description if profile else _describe(request, preset)
     timings = (profile.timings,) if profile else library.load_timings()
     decided = _decide(request, description, partition=preset.partition if preset else "balanced")
