@@ -74,7 +74,7 @@ SEARCH = (
     ),
     click.option(
         "--partition", type=click.Choice(["balanced", "even"]),
-        help="Cut stages by time, or into equal numbers of blocks (default: balanced; presets of the paper even).",
+        help="Cut stages by time, or into equal numbers of blocks (default balanced; paper's presets even).",
     ),
     click.option(
         "--width", "--data-parallel-size", "width", type=int, help="Pin the number of pipeline groups, W."
