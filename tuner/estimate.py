@@ -28,7 +28,8 @@ def describe(
     attention: Attention,
     name: str = "model",
 ) -> ModelDescription:
-    """Describe the model of a parsed Hugging Face config.json; raises UnsupportedModelError saying why it cannot.
+    """Describe the model of a parsed Hugging Face config.json; raises UnsupportedModelError saying why it
+    cannot.
 
     Keys that are missing have the defaults of `transformers`; unknown ones are ignored.
     """
@@ -50,21 +51,23 @@ def describe(
         )
     except ValidationError as error:
         raise UnsupportedModelError(
-            f"the configuration describes no model that can be planned: {describe_faults(error, name, most=1)}"
+            "the configuration describes no model that can be planned: "
+            f"{describe_faults(error, name, most=1)}"
         ) from None
 
 
-def layer_times(
+def layer_times(  # noqa: PLR0917 - layer, device, precision, sizes: each is an axis of the result
     layer: Layer, accelerator: Accelerator, precision: Precision, micro_batch_sizes: NDArray[np.int64]
 ) -> tuple[Seconds, Seconds]:
-    """Seconds of one layer's forward and backward at each micro-batch size, by a roofline over the data sheet.
+    """Seconds of one layer's forward and backward at each micro-batch size, by a roofline.
 
-    `launch_s + (f + half_peak_flops) / (peak * matmul_peak_share) + b / (bandwidth * bandwidth_share)`, the second
-    term only where there is a matrix product. f is the layer's FLOPs. The traffic b takes each kept tensor twice
-    (forward: written, then read; backward: read, and its gradient written), the hidden states that leave the layer
-    likewise, and the weights once in the forward, twice in the backward (read, gradient written). An embedding reads
-    the rows it looks up but writes the gradient of its whole table; a loss moves its working set (kept and transient)
-    once in the forward and twice in the backward.
+    `launch_s + (f + half_peak_flops) / (peak * matmul_peak_share) + b / (bandwidth * bandwidth_share)`,
+    the second term only where there is a matrix product. f is the layer's FLOPs. The traffic b takes
+    each kept tensor twice (forward: written, then read; backward: read, and its gradient written), the
+    hidden states that leave the layer likewise, and the weights once in the forward, twice in the
+    backward (read, gradient written). An embedding reads the rows it looks up but writes the gradient
+    of its whole table; a loss moves its working set (kept and transient) once in the forward and twice
+    in the backward.
     """
     sizes = np.asarray(micro_batch_sizes, dtype=np.float64)
     forward_traffic, backward_traffic = _traffic(layer, precision, sizes)

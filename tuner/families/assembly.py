@@ -7,7 +7,9 @@ from tuner.families.loss import loss_layer
 from tuner.families.tape import Tape, Values
 
 ITEMSIZES: dict[Precision, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
-"""Bytes of a weight and of an activation; the float32 master weights of mixed precision are the optimizer's."""
+"""Bytes of a weight and of an activation; the float32 master weights of mixed precision are the
+optimizer's.
+"""
 
 
 def assemble(

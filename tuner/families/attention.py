@@ -40,17 +40,17 @@ def attend(tape: Tape, heads: Heads, *, query: Values, key: Values, value: Value
     The causal half is not taken off, as in the FLOP counts that utilisation is usually given in.
     """
     if tape.attention == "flash":
-        return _flash(tape, heads, query, key, value)
+        return _flash(tape, heads, query=query, key=key, value=value)
     return _eager(tape, heads)
 
 
 def rotary_tables(tape: Tape, width: int) -> None:
-    """cos and sin [1, S, width], which all samples share: the rotation of q and k keeps them."""
+    """The cos and sin [1, S, width] that all samples share; the rotation of q and k keeps them."""
     for _ in range(2):
         tape.keep(tape.make_shared(tape.sequence_length * width))
 
 
-def _flash(tape: Tape, heads: Heads, query: Values, key: Values, value: Values) -> Values:
+def _flash(tape: Tape, heads: Heads, *, query: Values, key: Values, value: Values) -> Values:
     """Keeps q, k, v, the output and the float32 log-sum-exp of each row."""
     _products(tape, heads, keys=min(tape.sequence_length, heads.window or tape.sequence_length))
     out = tape.make(heads.query_width)

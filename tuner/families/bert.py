@@ -1,21 +1,26 @@
-"""BERT with its pre-training heads: learned positions and segments, layer norms after each half, two heads."""
+"""BERT with its pre-training heads: learned positions and segments, layer norms after each half, two
+heads.
+"""
 
 from tuner.families.activation import KNOWN, activate
 from tuner.families.architecture import Architecture
 from tuner.families.attention import Heads, attend
-from tuner.families.reading import MOST_LAYERS, ConfigReader
+from tuner.families.grouping import read_layers
+from tuner.families.reading import ConfigReader
 from tuner.families.tape import Tape, Values
 
 
 def read(config: ConfigReader) -> Architecture:
-    """Read a configuration of model_type bert; the output bias is one parameter, shared by decoder and head."""
+    """Read a configuration of model_type bert; the output bias is one parameter, shared by decoder and
+    head.
+    """
     for name in ("is_decoder", "add_cross_attention"):
         config.refuse(
             name, because="BERT as a decoder is not described; use a decoder family or a measured profile"
         )
     width = config.count("hidden_size", default=768)
     heads = config.count("num_attention_heads", default=12)
-    layers = config.count("num_hidden_layers", default=12, at_most=MOST_LAYERS)
+    layers = read_layers(config, default=12)
     inner = config.count("intermediate_size", default=3072)
     words = config.count("vocab_size", default=30522)
     positions = config.count("max_position_embeddings", default=512)
@@ -26,16 +31,15 @@ def read(config: ConfigReader) -> Architecture:
     shape = Heads(
         heads=heads,
         kv_heads=heads,
-        head_dim=config.divides("num_attention_heads", heads, "hidden_size", width),
+        head_dim=config.divides("num_attention_heads", heads, whole="hidden_size", total=width),
         dropout=config.probability("attention_probs_dropout_prob", default=0.1),
         upcast=False,
         causal=False,
     )
 
     def write_embedding(tape: Tape) -> None:
-        total = tape.embed(words, width)
-        total = tape.add(total, tape.embed(segments, width))
-        tape.weight(positions, width)
+        total = tape.add(tape.embed(words, width), tape.embed(segments, width, shared=True))
+        tape.weight(positions, width)  # its indices are a buffer of the model
         tape.dropout(tape.layer_norm(tape.add(total, total)), dropout)
 
     def write_block(tape: Tape, x: Values, _: str) -> None:

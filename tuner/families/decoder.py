@@ -1,6 +1,8 @@
-"""The decoder that Llama, Mistral, Qwen, Gemma and Phi-3 share: rotary positions, grouped keys, a gated MLP.
+"""The decoder that Llama, Mistral, Qwen, Gemma and Phi-3 share: rotary positions, grouped keys, a gated
+MLP.
 
-What tells them apart are biases, the norms and where they stand, windows and soft caps, fused projections.
+What tells them apart are biases, the norms and where they stand, windows and soft caps, fused
+projections.
 """
 
 from dataclasses import dataclass, replace
@@ -38,7 +40,6 @@ class Decoder:
     fused: bool = False
     """Whether q, k, v and the MLP's gate and up are one projection each."""
     dropout: float = 0.0
-    embedding_dropout: float = 0.0
     capped_scores: bool = False
     """Whether the scores over the vocabulary pass a tanh."""
 
@@ -60,7 +61,7 @@ class Decoder:
         )
 
     def _embed(self, tape: Tape) -> None:
-        tape.dropout(tape.embed(self.vocabulary_size, self.hidden_size), self.embedding_dropout)
+        tape.embed(self.vocabulary_size, self.hidden_size)
 
     def _block(self, tape: Tape, x: Values, kind: str) -> None:
         attended = self._attend(tape, self._normalize(tape, x), kind)

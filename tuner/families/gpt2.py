@@ -3,7 +3,8 @@
 from tuner.families.activation import KNOWN, activate
 from tuner.families.architecture import Architecture
 from tuner.families.attention import Heads, attend
-from tuner.families.reading import MOST_LAYERS, ConfigReader
+from tuner.families.grouping import read_layers
+from tuner.families.reading import ConfigReader
 from tuner.families.tape import Tape, Values
 
 
@@ -15,7 +16,7 @@ def read(config: ConfigReader) -> Architecture:
     )
     width = config.count("n_embd", "hidden_size", default=768)
     heads = config.count("n_head", "num_attention_heads", default=12)
-    layers = config.count("n_layer", "num_hidden_layers", default=12, at_most=MOST_LAYERS)
+    layers = read_layers(config, "n_layer", "num_hidden_layers", default=12)
     words = config.count("vocab_size", default=50257)
     positions = config.count("n_positions", "max_position_embeddings", default=1024)
     inner = config.optional_count("n_inner", default=None) or 4 * width
@@ -26,16 +27,14 @@ def read(config: ConfigReader) -> Architecture:
     shape = Heads(
         heads=heads,
         kv_heads=heads,
-        head_dim=config.divides("n_head", heads, "n_embd", width),
+        head_dim=config.divides("n_head", heads, whole="n_embd", total=width),
         dropout=config.probability("attn_pdrop", default=0.1),
         upcast=False,
     )
 
     def write_embedding(tape: Tape) -> None:
-        tokens = tape.embed(words, width)
-        tape.weight(positions, width)
-        tape.keep(tape.make_shared(tape.sequence_length, 8))
-        tape.dropout(tape.add(tokens, tokens), embedding_dropout)
+        total = tape.add(tape.embed(words, width), tape.embed(positions, width, shared=True))
+        tape.dropout(total, embedding_dropout)
 
     def write_block(tape: Tape, x: Values, _: str) -> None:
         fused = tape.linear(tape.layer_norm(x), 3 * width)

@@ -1,29 +1,48 @@
-"""How many query and key heads does a decoder's configuration ask for, and how wide are they?"""
+"""Which heads, and which blocks with local attention, does a decoder's configuration ask for?"""
+
+from collections.abc import Callable
 
 from tuner.families.attention import Heads
-from tuner.families.reading import ConfigReader
+from tuner.families.reading import MOST_LAYERS, ConfigReader
+
+LAYER_TYPES = {"full_attention": "block", "sliding_attention": "block.sliding"}
 
 
 def read_heads(
     config: ConfigReader,
     *,
     hidden_size: int,
-    heads: int,
+    heads: int = 32,
     kv_heads: int | None = None,
     head_dim: int | None = None,
 ) -> Heads:
     """Read head counts and widths; `heads`, `kv_heads` and `head_dim` are the family's defaults.
 
-    A missing or null `num_key_value_heads` without a default is one key head for each query head; a missing or null
-    `head_dim` is hidden_size / heads.
+    A null `num_key_value_heads`, or a missing one without a default, is one key head for each query
+    head; the same of `head_dim` is hidden_size / heads.
     """
     queries = config.count("num_attention_heads", default=heads)
     keys = config.optional_count("num_key_value_heads", default=kv_heads) or queries
-    config.divides("num_key_value_heads", keys, "num_attention_heads", queries)
+    config.divides("num_key_value_heads", keys, whole="num_attention_heads", total=queries)
     width = config.optional_count("head_dim", default=head_dim)
+    if width is None:
+        width = config.divides("num_attention_heads", queries, whole="hidden_size", total=hidden_size)
     return Heads(
         heads=queries,
         kv_heads=keys,
-        head_dim=width or config.divides("num_attention_heads", queries, "hidden_size", hidden_size),
+        head_dim=width,
         dropout=config.probability("attention_dropout", default=0.0),
     )
+
+
+def read_layers(config: ConfigReader, *names: str, default: int) -> int:
+    """Read the number of layers."""
+    return config.count(*(names or ("num_hidden_layers",)), default=default, at_most=MOST_LAYERS)
+
+
+def read_block_types(config: ConfigReader, layers: int, *, slides: Callable[[int], bool]) -> tuple[str, ...]:
+    """Read `layer_types`; without them, block i has local attention where `slides(i)`."""
+    given = config.words("layer_types", length=layers, among=frozenset(LAYER_TYPES))
+    if given is None:
+        given = ["sliding_attention" if slides(index) else "full_attention" for index in range(layers)]
+    return tuple(LAYER_TYPES[kind] for kind in given)

@@ -3,22 +3,21 @@
 from tuner.families.activation import KNOWN
 from tuner.families.architecture import Architecture
 from tuner.families.decoder import Decoder
-from tuner.families.grouping import read_heads
-from tuner.families.reading import MOST_LAYERS, ConfigReader
+from tuner.families.grouping import read_heads, read_layers
+from tuner.families.reading import ConfigReader
 
 
 def read(config: ConfigReader) -> Architecture:
     """Read a configuration of model_type llama."""
     width = config.count("hidden_size", default=4096)
-    layers = config.count("num_hidden_layers", default=32, at_most=MOST_LAYERS)
     bias = config.flag("attention_bias", default=False)
     return Decoder(
         family="llama",
         hidden_size=width,
         intermediate_size=config.count("intermediate_size", default=11008),
         vocabulary_size=config.count("vocab_size", default=32000),
-        block_types=("block",) * layers,
-        attention=read_heads(config, hidden_size=width, heads=32),
+        block_types=("block",) * read_layers(config, default=32),
+        attention=read_heads(config, hidden_size=width),
         activation=config.choice("hidden_act", default="silu", among=KNOWN),
         tied=config.flag("tie_word_embeddings", default=False),
         qkv_bias=bias,

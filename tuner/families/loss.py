@@ -7,10 +7,11 @@ from profiles.model import Bytes, Layer
 def loss_layer(*, sequence_length: int, vocabulary_size: int, precision: Precision) -> Layer:
     """The loss: per position and word 12 bytes of working set in float32 and 16 in mixed precision.
 
-    Float32 holds logits, log-softmax and the gradient of the logits, 4 bytes each. Mixed precision upcasts: logits 2,
-    their float32 copy 4, log-softmax 4, its gradient 4, the gradient of the logits 2. The log-softmax (4 bytes) is what
-    the backward needs, so a live micro-batch keeps it; the rest exists only while the loss runs. The logits are counted
-    here and not in the head. FLOPs are those of matrix products, so none.
+    Float32 holds logits, log-softmax and the gradient of the logits, 4 bytes each. Mixed precision
+    upcasts: logits 2, their float32 copy 4, log-softmax 4, its gradient 4, the gradient of the logits
+    2. The log-softmax (4 bytes) is what the backward needs, so a live micro-batch keeps it; the rest
+    exists only while the loss runs. The logits are counted here and not in the head. FLOPs are those of
+    matrix products, so none.
     """
     scores = sequence_length * vocabulary_size
     working_set = 12 if precision == "float32" else 16

@@ -10,7 +10,8 @@ MOST_LAYERS = 9_000
 
 
 class ConfigReader:
-    """Reads the values of a parsed config.json; a wrong one raises UnsupportedModelError naming it and its bounds.
+    """Reads the values of a parsed config.json; a wrong one raises UnsupportedModelError naming it and its
+    bounds.
 
     A key may have several names (`n_embd`, `hidden_size`): the first that is there counts.
     """
@@ -18,9 +19,10 @@ class ConfigReader:
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = values
 
-    def has(self, name: str) -> bool:
-        """Whether the configuration says anything about `name`."""
-        return name in self._values
+    def within(self, *names: str) -> "ConfigReader":
+        """The object under the first of `names` that holds one; an empty one if none does."""
+        found = (self._values.get(name) for name in names)
+        return ConfigReader(next((value for value in found if isinstance(value, Mapping)), {}))
 
     def count(self, *names: str, default: int, at_most: int = LARGEST) -> int:
         """A whole number from 1 to `at_most`."""
@@ -28,6 +30,11 @@ class ConfigReader:
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= at_most:
             raise self.wrong(names[0], value, f"a whole number from 1 to {at_most:,}")
         return value
+
+    def whole(self, name: str, *, default: int) -> int:
+        """A whole number from 0."""
+        value = self._value((name,), default)
+        return 0 if value == 0 and not isinstance(value, bool) else self.count(name, default=default)
 
     def optional_count(self, *names: str, default: int | None) -> int | None:
         """A whole number from 1, or null."""
@@ -79,8 +86,8 @@ class ConfigReader:
             raise self.wrong(name, value, f"a list of {length} words, each one of {', '.join(sorted(among))}")
         return list(value)
 
-    def divides(self, part: str, parts: int, whole: str, total: int) -> int:
-        """total / parts where `parts` divides `total`."""
+    def divides(self, part: str, parts: int, *, whole: str, total: int) -> int:
+        """The quotient total / parts, where `parts` divides `total`."""
         if total % parts:
             raise UnsupportedModelError(
                 f"the configuration's {part} ({parts:,}) does not divide {whole} ({total:,})"
@@ -95,7 +102,8 @@ class ConfigReader:
     def wrong(self, name: str, value: Any, expected: str) -> UnsupportedModelError:
         """The error for a value that is not what was expected."""
         return UnsupportedModelError(
-            f"the configuration's {name} must be {expected}, but is {repr(value)[:80]}. Correct it in the config.json."
+            f"the configuration's {name} must be {expected}, but is {repr(value)[:80]}. Correct it in the "
+            "config.json."
         )
 
     def _value(self, names: tuple[str, ...], default: Any) -> Any:

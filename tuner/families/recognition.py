@@ -1,6 +1,7 @@
 """Which family does a configuration belong to, and if none, why?"""
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from tuner.errors import UnsupportedModelError
@@ -8,63 +9,59 @@ from tuner.families import FAMILIES
 from tuner.families.architecture import Architecture
 from tuner.families.reading import ConfigReader
 
-REMEDY = (
-    "Give a measured profile of it, let a worker trace it, or plan the closest of the families that are known here "
-    f"({', '.join(sorted(FAMILIES))})."
+EXPERT_KEYS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_intermediate_size")
+EXPERT_TYPES = frozenset(
+    {"mixtral", "dbrx", "jetmoe", "olmoe", "phimoe", "gpt_oss", "llama4_text", "qwen2_moe", "qwen3_moe"}
+    | {"deepseek_v2", "deepseek_v3", "glm4_moe", "granitemoe"}
 )
-EXPERT_KEYS = (
-    "num_experts",
-    "num_local_experts",
-    "n_routed_experts",
-    "moe_intermediate_size",
-    "num_experts_per_tok",
+MODALITY_KEYS = ("vision_config", "audio_config", "speech_config", "image_token_id", "image_token_index")
+MODALITY_TYPES = frozenset(
+    {"gemma3", "gemma3n", "llava", "llava_next", "mllama", "llama4", "paligemma", "qwen2_vl", "qwen2_5_vl"}
+    | {"idefics3", "clip", "siglip", "vit"}
 )
-MODALITY_KEYS = (
-    "vision_config",
-    "audio_config",
-    "image_token_id",
-    "image_token_index",
-    "vision_tower",
-    "speech_config",
+ENCODER_DECODER_TYPES = frozenset(
+    {"t5", "mt5", "umt5", "longt5", "bart", "mbart", "pegasus", "marian", "m2m_100", "whisper", "led"}
 )
 MOST_QUOTED = 60
 
 
 def recognize(config: Mapping[str, Any]) -> Architecture:
-    """Read the architecture of a parsed config.json; raises UnsupportedModelError saying why it cannot be."""
-    if not isinstance(config, Mapping) or not all(isinstance(key, str) for key in config):
+    """Read the architecture of a parsed config.json; raises UnsupportedModelError saying why it cannot."""
+    if not isinstance(config, Mapping):
         raise UnsupportedModelError("this is not a config.json: it must be one JSON object with a model_type")
     kind = config.get("model_type")
-    _refuse_what_is_not_modelled(config, kind)
     if not isinstance(kind, str) or not kind:
         raise UnsupportedModelError(
-            "this is not the config.json of a model: it has no model_type. Pass the config.json that stands beside "
-            "the weights of a Hugging Face model"
+            "this is not the config.json of a model: it has no model_type. Pass the config.json that stands "
+            "beside the weights of a Hugging Face model"
         )
-    if kind not in FAMILIES:
-        raise UnsupportedModelError(
-            f"model_type {kind[:MOST_QUOTED]!r} is not one of the known families. {REMEDY}"
-        )
+    if reason := _refusal(config, kind):
+        raise UnsupportedModelError(f"the {kind[:MOST_QUOTED]!r} model {reason}. {_remedy(kind)}")
     return FAMILIES[kind](ConfigReader(config))
 
 
-def _refuse_what_is_not_modelled(config: Mapping[str, Any], kind: Any) -> None:
-    who = f"the {kind[:MOST_QUOTED]!r} model" if isinstance(kind, str) and kind else "the model"
+def _refusal(config: Mapping[str, Any], kind: str) -> str | None:
     if "auto_map" in config:
-        raise UnsupportedModelError(
-            f"{who} brings its own code (auto_map), which is never run here. Remove auto_map if the code is that of "
-            f"transformers. {REMEDY}"
+        return (
+            "brings code of its own (auto_map), which is never run here; remove auto_map if the code is that "
+            "of transformers"
         )
-    modality = next((key for key in MODALITY_KEYS if key in config), None)
-    if modality:
-        raise UnsupportedModelError(
-            f"{who} is multimodal ({modality}): only text models are described. Its text part can be planned alone: "
-            f"pass its text_config as the config.json. {REMEDY}"
+    if kind in MODALITY_TYPES or any(key in config for key in MODALITY_KEYS):
+        return (
+            "is multimodal, and only text models are described; its text part can be planned alone: pass its "
+            "text_config as the config.json"
         )
-    if config.get("is_encoder_decoder") is True:
-        raise UnsupportedModelError(f"{who} is an encoder-decoder, which is not one pipe of layers. {REMEDY}")
-    experts = next((key for key in EXPERT_KEYS if config.get(key)), None)
-    if experts:
-        raise UnsupportedModelError(
-            f"{who} routes tokens to experts ({experts}={str(config[experts])[:20]}), which is not modelled. {REMEDY}"
-        )
+    if kind in ENCODER_DECODER_TYPES or config.get("is_encoder_decoder") is True:
+        return "is an encoder-decoder, which is not one pipe of layers"
+    if kind in EXPERT_TYPES or any(config.get(key) for key in EXPERT_KEYS):
+        return "routes tokens to experts (mixture of experts), which is not modelled"
+    return None if kind in FAMILIES else f"is of none of the known families ({', '.join(FAMILIES)})"
+
+
+def _remedy(kind: str) -> str:
+    near = get_close_matches(kind[:MOST_QUOTED], FAMILIES, n=1, cutoff=0.5)
+    closest = f" ({near[0]}?)" if near and near[0] != kind else ""
+    return (
+        "Give a measured profile of it, let a worker trace it, or plan a model of the closest known "
+        f"family{closest} with the same sizes."
+    )

@@ -1,8 +1,9 @@
 """What do the operations of a layer compute and keep, counted as they are written down?
 
-A tape is told the operations of one layer in the order in which the model runs them, and counts parameters, FLOPs and
-what autograd saves: each saved storage once, whoever saves it. Counts are those of one sample; what the whole batch
-shares is told apart. One method is one operation of PyTorch and saves what that saves on a GPU.
+A tape is told the operations of one layer in the order in which the model runs them, and counts
+parameters, FLOPs and what autograd saves: each saved storage once, whoever saves it. Counts are those
+of one sample; what the whole batch shares is told apart. One method is one operation of PyTorch and
+saves what that saves on a GPU.
 """
 
 from collections.abc import Sequence
@@ -54,9 +55,10 @@ class Tape:
     def transient_bytes(self, hidden_size: int) -> Bytes:
         """What exists only while the layer runs, by rule.
 
-        Per sample: the gradient of the hidden states that waits on the residual path, and at the worst tensor three
-        of its size (gradient in, gradient out, an operand) less what operations after it kept, which the backward has
-        released by then. Shared: the gradient of the largest weight before it is accumulated, and masks.
+        Per sample: the gradient of the hidden states that waits on the residual path, and at the worst
+        tensor three of its size (gradient in, gradient out, an operand) less what operations after it
+        kept, which the backward has released by then. Shared: the gradient of the largest weight before
+        it is accumulated, and masks.
         """
         hidden = self.sequence_length * hidden_size * self.itemsize
         worst = max(3 * nbytes - (self._kept_bytes - kept) for nbytes, kept in self._made)
@@ -97,18 +99,16 @@ class Tape:
         """A matrix product [S, inner] x [inner, outer] of each sample: 2 * S * inner * outer FLOPs."""
         self.forward_flops += 2 * self.sequence_length * inner * outer
 
-    def embed(self, rows: int, width: int) -> Values:
-        """A look-up: keeps its indices; no FLOPs."""
+    def embed(self, rows: int, width: int, *, shared: bool = False) -> Values:
+        """A look-up: keeps an index for each position, `shared` where all samples have the same ones; no
+        FLOPs.
+        """
         self.weight(rows, width)
-        self.keep(self.indices())
+        self.keep(Values(1, self.sequence_length * INDEX, shared=shared))
         return self.make(width)
 
-    def indices(self) -> Values:
-        """An index for each position, 8 bytes."""
-        return Values(1, self.sequence_length * INDEX)
-
     def linear(self, x: Values, width: int, *, bias: bool = True) -> Values:
-        """y = x·Wᵀ + b: keeps x."""
+        """A linear layer y = x·Wᵀ + b: keeps x."""
         self.weight(x.width, width)
         if bias:
             self.weight(width)
@@ -142,9 +142,12 @@ class Tape:
         return self.make(x.width)
 
     def rms_norm(self, x: Values, *, rows: int = 1) -> Values:
-        """w · (x / rms(x)) in float32, cast back before w: keeps both, `rows` reciprocal roots and the float32 x."""
+        """Norm w · (x / rms(x)) in float32, cast back before w: keeps both, `rows` reciprocal roots and the
+        float32 x.
+        """
         self.weight(x.width // rows)
         self._keep_float32(x, rows)
+        self.make(x.width, FLOAT32)
         normalized = self.make(x.width)
         self.keep(normalized)
         return self.make(x.width)
@@ -155,6 +158,7 @@ class Tape:
         self._keep_float32(x, rows)
         normalized = self.make(x.width, FLOAT32)
         self.keep(normalized, self.make_shared(x.width // rows, FLOAT32))
+        self.make(x.width, FLOAT32)
         return self.make(x.width)
 
     def dropout(self, x: Values, probability: float) -> Values:
@@ -165,11 +169,11 @@ class Tape:
         return self.make(x.width)
 
     def add(self, x: Values, y: Values) -> Values:
-        """x + y: keeps nothing."""
+        """Sum x + y: keeps nothing."""
         return self.make(max(x.width, y.width))
 
     def product(self, x: Values, y: Values) -> Values:
-        """x · y by element: keeps both."""
+        """Product x · y by element: keeps both."""
         self.keep(x, y)
         return self.make(x.width)
 
