@@ -1,7 +1,6 @@
 """What did the client send? Raw bytes become JSON within limits on size, nesting and content."""
 
 import hashlib
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -10,8 +9,8 @@ from fastapi import Depends, Request
 
 from api.problems import MalformedBodyProblem, TooLargeProblem, WrongMediaTypeProblem
 from api.service import ServiceDependency
-from profiles.document import parse_json
 from profiles.errors import MalformedDocumentError
+from profiles.json_text import parse_json
 
 # What a client still sends after the limit is thrown away up to this, so that it gets to read the answer.
 MAX_DISCARDED_BYTES = 128_000_000
@@ -85,7 +84,7 @@ def _too_large(size: int, limit: int) -> TooLargeProblem:
 
 
 def _unusable(value: Any) -> Iterator[str]:
-    """What is JSON and yet cannot be stored or sent back: NUL, lone surrogates, numbers that overflow."""
+    """What is JSON and yet cannot be stored or sent back: NUL and lone surrogates."""
     waiting = [value]
     while waiting:
         item = waiting.pop()
@@ -94,8 +93,6 @@ def _unusable(value: Any) -> Iterator[str]:
             waiting.extend(item.values())
         elif isinstance(item, list):
             waiting.extend(item)
-        elif isinstance(item, float) and not math.isfinite(item):
-            yield "a number beyond 1.8e308"
         elif isinstance(item, str) and not item.isprintable():
             if "\0" in item:
                 yield "a NUL character (\\u0000)"

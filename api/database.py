@@ -77,7 +77,12 @@ def current_revision(engine: Engine) -> str:
     """The revision of the schema; raises SchemaError unless it is the newest one this version knows."""
     with _reported(engine), engine.connect() as connection:
         found = MigrationContext.configure(connection).get_current_revision()
-    newest = _newest()
+    newest, known = _revisions()
+    if found is not None and found not in known:
+        raise SchemaError(
+            f"the database is at revision {found}, which is unknown here: a newer version has upgraded it, "
+            "and that version is needed"
+        )
     if found != newest:
         state = "holds no tables yet" if found is None else f"is at revision {found}"
         raise SchemaError(
@@ -136,6 +141,10 @@ def _reported(engine: Engine) -> Iterator[None]:
 
 
 @cache
-def _newest() -> str:
+def _revisions() -> tuple[str, frozenset[str]]:
+    """The newest revision, and all."""
     with as_file(files("migrations")) as folder:
-        return str(ScriptDirectory(str(folder)).get_current_head())
+        scripts = ScriptDirectory(str(folder))
+        return str(scripts.get_current_head()), frozenset(
+            entry.revision for entry in scripts.walk_revisions()
+        )

@@ -10,14 +10,14 @@ from api.tables import DocumentKind
 from profiles import library
 from profiles.timings import Profile
 from tuner.errors import UnsupportedModelError
+from tuner.families import FAMILIES
 from tuner.plan import Plan
 from tuner.planning import answer
 from tuner.request import InlineModel, PlanRequest
 
 NO_WORKER = (
-    "What arithmetic cannot describe must be traced or measured by a worker, and no worker is connected to "
-    "this service. Instead, run `chimera profile` where the model can be built, post the profile to "
-    '/v1/profiles, and name it here: "model": {"profile": id}'
+    "No worker is connected to this service that could trace or measure it. Run `chimera profile` where the "
+    'model can be built, post the profile to /v1/profiles, and name it here: "model": {"profile": id}'
 )
 
 
@@ -28,6 +28,8 @@ def plan(request: PlanRequest, database: Database) -> tuple[Plan, float]:
     try:
         found = answer(request, library, profile=profile)
     except UnsupportedModelError as error:
+        if not _is_unknown_architecture(request):
+            raise
         raise InvalidProblem(f"{str(error).rstrip('. ')}. {NO_WORKER}") from None
     return found, perf_counter() - start
 
@@ -35,6 +37,12 @@ def plan(request: PlanRequest, database: Database) -> tuple[Plan, float]:
 def plan_document(plan: Plan) -> dict[str, Any]:
     """The plan as JSON, as it is stored and as `chimera plan --json` prints it."""
     return plan.model_dump(mode="json")
+
+
+def _is_unknown_architecture(request: PlanRequest) -> bool:
+    config = request.model.config if isinstance(request.model, InlineModel) else None
+    kind = (config or {}).get("model_type")
+    return isinstance(kind, str) and bool(kind) and kind not in FAMILIES
 
 
 def _stored_profile(request: PlanRequest, database: Database) -> Profile | None:
