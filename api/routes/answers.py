@@ -59,7 +59,7 @@ def list_trials(
 @router.get(
     "/report",
     response_class=HTMLResponse,
-    responses=responses(404, 409) | {200: {"content": {"text/html": {}}, "description": "One file."}},
+    responses=responses(404, 409, 422) | {200: {"content": {"text/html": {}}, "description": "One file."}},
 )
 def read_report(study_id: StudyId, service: ServiceDependency) -> HTMLResponse:
     """The report as one HTML file that opens without a network."""

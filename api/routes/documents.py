@@ -60,7 +60,10 @@ def routes(kind: DocumentKind) -> APIRouter:
         return JSONResponse(found)
 
     @router.get(
-        "/{document_id}", name=f"read_{noun}", response_model=StoredDocumentMessage, responses=responses(404)
+        "/{document_id}",
+        name=f"read_{noun}",
+        response_model=StoredDocumentMessage,
+        responses=responses(404, 422),
     )
     def read(document_id: DocumentId, service: ServiceDependency, base: BaseDependency) -> JSONResponse:
         """Read a document."""

@@ -87,7 +87,7 @@ def read_study(
         return JSONResponse(studies.study_document(studies.find_study(session, study_id), base=base))
 
 
-@router.post("/{study_id}/cancel", response_model=StudyDocument, responses=responses(404, 409))
+@router.post("/{study_id}/cancel", response_model=StudyDocument, responses=responses(404, 409, 422))
 def cancel_study(study_id: StudyId, service: ServiceDependency, base: BaseDependency) -> JSONResponse:
     """Stop a study that is not done yet."""
     with service.database.writing() as session:
@@ -96,7 +96,7 @@ def cancel_study(study_id: StudyId, service: ServiceDependency, base: BaseDepend
     return JSONResponse(document)
 
 
-@router.delete("/{study_id}", status_code=204, responses=responses(404))
+@router.delete("/{study_id}", status_code=204, responses=responses(404, 422))
 def delete_study(study_id: StudyId, service: ServiceDependency) -> Response:
     """Forget a study."""
     with service.database.writing() as session:

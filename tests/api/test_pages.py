@@ -1,0 +1,108 @@
+"""Do the pages say what they must, and load only what this service serves?"""
+
+import gzip
+
+import pytest
+from starlette.testclient import TestClient
+
+from api.assets import NAMES, asset
+from api.service import Service
+from tests.api.conftest import BERT, NO_FIT, Clock, Submit, connect
+from tests.api.page import Page
+
+HTML = {"Accept": "text/html"}
+
+
+def test_the_answer_stands_first(client: TestClient, submit: Submit) -> None:
+    """Both vocabularies, the numbers, and only then why."""
+    study = submit(**BERT, name="night run")
+    chosen = study["plan"]["chosen"]
+    text = Page(client.get(study["links"]["page"]).text).text
+    answer = f"W={chosen['width']} data-parallel x D={chosen['depth']} pipeline"
+    wanted = [
+        "night run",
+        answer,
+        "samples/s",
+        "tokens/s",
+        "MFU",
+        "Memory left",
+        "Launch settings",
+        "Why this one",
+    ]
+    places = [text.find(words) for words in wanted]
+    assert -1 not in places, dict(zip(wanted, places, strict=True))
+    assert places[2:] == sorted(places[2:])
+    assert text.find("Rejected, and why") > text.find("Candidates", places[-1]) > places[-1]
+
+
+def test_that_nothing_fits_stands_first_with_the_smallest_change(client: TestClient, submit: Submit) -> None:
+    """Then what each layout lacks."""
+    study = submit(**NO_FIT)
+    text = Page(client.get(study["links"]["page"]).text).text
+    change = study["plan"]["smallest_change"]["change"]
+    assert 0 < text.find("Nothing fits.") < text.find(change) < text.find("Why each layout fails")
+
+
+@pytest.mark.parametrize("path", ["/", "report"])
+def test_pages_load_only_what_is_served_here(sqlite_service: Service, path: str) -> None:
+    """Every script, style and icon is there, for ever under its address; nothing stands inline."""
+    client = connect(sqlite_service)
+    if path == "report":
+        path = client.post("/v1/studies", json=BERT).json()["links"]["page"]
+    page = Page(client.get(path).text)
+    assert page.loads
+    for address in page.loads:
+        assert address.startswith("/assets/")
+        answered = client.get(address)
+        assert answered.status_code == 200
+        assert answered.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert "style" not in page.attributes
+    assert "style" not in page.elements
+    assert not [name for name in page.attributes if name.startswith("on")]
+
+
+def test_a_service_under_a_path_links_under_it(sqlite_service: Service) -> None:
+    """Links, assets and Location carry the root path that a proxy shows."""
+    client = connect(sqlite_service, root_path="/tuner")
+    made = client.post("/v1/studies", json=BERT)
+    assert made.headers["location"].startswith("/tuner/v1/studies/")
+    page = Page(client.get("/").text)
+    assert all(address.startswith("/tuner/assets/") for address in page.loads)
+    assert made.json()["links"]["page"] in page.links
+
+
+def test_the_index_lists_and_finds_studies(client: TestClient, submit: Submit, clock: Clock) -> None:
+    """The newest first, by part of the name, a page at a time."""
+    for number in range(27):
+        clock.forward(seconds=1)
+        submit(name=f"study {number:02}")
+    first = client.get("/", headers=HTML).text
+    assert "study 26" in first
+    assert "study 01" not in first
+    older = next(link for link in Page(first).links if "cursor=" in link)
+    assert "study 01" in client.get(older.partition("#")[0]).text
+    found = Page(client.get("/", params={"name": "Y 13"}).text).text
+    assert "study 13" in found
+    assert "study 14" not in found
+    assert "No study's name contains “zzz”" in Page(client.get("/?name=zzz").text).text
+
+
+def test_a_person_reads_a_problem_as_a_page_and_a_program_as_json(sqlite_client: TestClient) -> None:
+    """Browsers name text/html; addresses under /v1 answer with documents to everyone."""
+    shown = sqlite_client.get("/studies/nothing", headers=HTML)
+    assert (shown.status_code, shown.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert "Not found" in shown.text
+    for path, headers in (("/studies/nothing", {}), ("/v1/studies/nothing", HTML)):
+        told = sqlite_client.get(path, headers=headers)
+        assert told.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_assets_travel_compressed(sqlite_client: TestClient, name: str) -> None:
+    """Plotly's script is a third as large on the way."""
+    path = asset(name).address("")
+    plain = sqlite_client.get(path, headers={"Accept-Encoding": "identity"})
+    assert plain.text == asset(name).text
+    assert gzip.decompress(asset(name).compressed) == plain.content
+    assert sqlite_client.get(path).headers["content-encoding"] == "gzip"
+    assert sqlite_client.get(f"/assets/0/{name}").status_code == 404

@@ -1,0 +1,93 @@
+"""Which names does the service promise? Addresses with their parameters, and the keys of its documents."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from api.app import create_app
+from api.database import open_database
+from api.schemas import PlanAnswer, StudyDocument, StudyPage, StudyRequest
+from api.service import Service
+from api.settings import Settings
+from profiles.cluster import ClusterProfile
+from profiles.measurement import Measurements
+from profiles.timings import Profile
+
+FOLDER = Path(__file__).parent
+SCHEMAS: dict[str, tuple[type[BaseModel], str]] = {
+    "plan": (PlanAnswer, "serialization"),
+    "study": (StudyDocument, "serialization"),
+    "study_page": (StudyPage, "serialization"),
+    "study_request": (StudyRequest, "validation"),
+    "profile": (Profile, "validation"),
+    "cluster": (ClusterProfile, "validation"),
+    "measurements": (Measurements, "validation"),
+}
+"""Documents whose schema is kept here, and how each travels."""
+
+
+def schema(name: str) -> dict[str, Any]:
+    """The JSON Schema of a document without its prose."""
+    model, mode = SCHEMAS[name]
+    made: dict[str, Any] = without_prose(model.model_json_schema(mode=mode))  # type: ignore[arg-type]
+    return made
+
+
+def described(folder: Path) -> dict[str, Any]:
+    """The OpenAPI document of a service in `folder`."""
+    url = f"sqlite:///{folder}/chimera.db"
+    database = open_database(url)
+    document = create_app(service=Service(Settings(database_url=url), database)).openapi()
+    database.close()
+    return document
+
+
+def operations(folder: Path) -> dict[str, Any]:
+    """The addresses of the service: method, parameters, statuses and whether there is a body."""
+    document = described(folder)
+    found: dict[str, Any] = {}
+    for path, methods in sorted(document["paths"].items()):
+        for method, operation in sorted(methods.items()):
+            found[f"{method.upper()} {path}"] = {
+                "operation": operation["operationId"],
+                "parameters": sorted(
+                    f"{entry['in']} {entry['name']}" for entry in operation.get("parameters", [])
+                ),
+                "statuses": sorted(operation["responses"]),
+                "body": _reference(operation.get("requestBody")),
+            }
+    return found
+
+
+def flat(value: Any, place: str = "") -> Iterator[str]:
+    """Every key and every word of a JSON value, each with its place."""
+    if isinstance(value, dict):
+        for key, entry in value.items():
+            yield f"{place}.{key}"
+            yield from flat(entry, f"{place}.{key}")
+    elif isinstance(value, list):
+        for entry in value:
+            yield from flat(entry, f"{place}[]")
+    elif isinstance(value, str):
+        yield f"{place}={value}"
+
+
+def without_prose(value: Any, *, names: bool = False) -> Any:
+    """A schema without titles and descriptions; `names` says that keys are names of properties."""
+    if isinstance(value, list):
+        return [without_prose(entry) for entry in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: without_prose(entry, names=key in {"properties", "$defs"} and not names)
+        for key, entry in value.items()
+        if names or key not in {"title", "description"}
+    }
+
+
+def _reference(body: dict[str, Any] | None) -> str | None:
+    if body is None:
+        return None
+    return str(body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2])
