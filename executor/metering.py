@@ -58,6 +58,11 @@ class Meter:
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
 
+    @property
+    def saw_fused_attention(self) -> bool:
+        """Whether the fused attention of `executor.flash` ran."""
+        return any(operator in FLOP_FORMULAS for operator in self._flops.get_flop_counts()["Global"])
+
     def begin(self) -> None:
         """Start a piece."""
         self._kept: set[int] = set()

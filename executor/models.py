@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 from executor import flash
 from profiles.document import Attention, Precision
 from tuner.errors import UnsupportedModelError
+from tuner.families.recognition import check_modelled
 
 DTYPES: dict[Precision, torch.dtype] = {
     "float32": torch.float32,
@@ -41,9 +42,10 @@ def build(config: Mapping[str, Any], *, precision: Precision, attention: Attenti
                 trust_remote_code=False,
             )
     except Exception as error:  # noqa: BLE001 - hundreds of model classes fail in their own ways
+        hint = "Try eager attention, or " if attention == "flash" else "You can "
         raise UnsupportedModelError(
             f"transformers {transformers.__version__} cannot build a {loaded.model_type!r} model with "
-            f"{attention} attention: {_first_line(error)}. Give a measured profile instead."
+            f"{attention} attention: {_first_line(error)}. {hint}give a measured profile."
         ) from None
     if is_bert:
         head = model.cls.predictions
@@ -57,16 +59,17 @@ def load_config(config: Mapping[str, Any], *, attention: Attention) -> Any:
     Under flash the attention dropout is 0: kernels on GPUs draw it again in the backward and keep
     nothing.
     """
-    if "auto_map" in config:
+    kind = check_modelled(config)
+    if kind not in transformers.CONFIG_MAPPING:
         raise UnsupportedModelError(
-            "the configuration asks for code of its own (auto_map), which is never run here. Remove auto_map "
-            "if the code is that of transformers, or give a measured profile."
+            f"transformers {transformers.__version__} knows no model_type {kind[:60]!r}. Give a measured "
+            "profile instead."
         )
     values = {
         key: value for key, value in config.items() if key not in {"model_type", "transformers_version"}
     }
     try:
-        loaded = transformers.AutoConfig.for_model(str(config.get("model_type")), **values)
+        loaded = transformers.AutoConfig.for_model(kind, **values)
     except Exception as error:  # noqa: BLE001 - the configuration classes validate in their own ways
         raise UnsupportedModelError(
             f"transformers {transformers.__version__} refuses the configuration: {_first_line(error)}"

@@ -5,6 +5,7 @@ the families it knows: the model runs on fake tensors, each layer cut out by det
 micro-batch sizes that tell the bytes of a sample from those that the batch shares.
 """
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,9 @@ from profiles.document import Attention, Precision
 from profiles.model import Bytes, Layer, LayerKind, ModelDescription
 from tuner.errors import UnsupportedModelError
 from tuner.families.loss import loss_layer
+
+# A model that cannot run on fake tensors is refused in one sentence; torch would log a stack trace besides.
+logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
 
 MICRO_BATCHES = (2, 3)
 DROPOUTS = ("resid_pdrop", "hidden_dropout_prob", "hidden_dropout", "dropout")
@@ -36,7 +40,9 @@ def trace(
     """
     with FakeTensorMode(allow_non_fake_inputs=True), models.default_dtype(models.DTYPES[precision]):
         model = models.build(config, precision=precision, attention=attention)
-        runs = [_run(model, size, sequence_length) for size in MICRO_BATCHES]
+        runs = [
+            _run(model, size, sequence_length=sequence_length, attention=attention) for size in MICRO_BATCHES
+        ]
     layers = _Layers(model, runs, sequence_length=sequence_length, itemsize=models.DTYPES[precision].itemsize)
     loaded = model.config
     loss = loss_layer(sequence_length=sequence_length, vocabulary_size=loaded.vocab_size, precision=precision)
@@ -54,11 +60,15 @@ def trace(
     )
 
 
-def _run(model: Any, micro_batch_size: int, sequence_length: int) -> Pieces:
+def _run(model: Any, micro_batch_size: int, *, sequence_length: int, attention: Attention) -> Pieces:
     try:
         with models.DeviceDropout(), Meter(model) as meter:
             pieces = Pieces(meter, model)
             pieces.run(torch.zeros(micro_batch_size, sequence_length, dtype=torch.long))
+            if attention == "flash" and not meter.saw_fused_attention:
+                raise UnsupportedModelError(
+                    f"the {model.config.model_type!r} model of transformers has no fused attention: use eager"
+                )
     except UnsupportedModelError:
         raise
     except Exception as error:  # noqa: BLE001 - hundreds of model classes fail in their own ways

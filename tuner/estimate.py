@@ -13,6 +13,7 @@ from profiles.model import Layer, ModelDescription
 from profiles.timings import LayerTimings, TimingPoint, TypeTimings
 from tuner.errors import UnsupportedModelError
 from tuner.families.assembly import ITEMSIZES, assemble
+from tuner.families.reading import quote
 from tuner.families.recognition import recognize
 
 MOST_POSITIONS = 100_000_000
@@ -142,10 +143,12 @@ def _peak(accelerator: Accelerator, precision: Precision) -> float:
 
 def _check_length(sequence_length: int, positions: int | None) -> None:
     if isinstance(sequence_length, bool) or not isinstance(sequence_length, int):
-        raise UnsupportedModelError(f"the sequence length must be a whole number, got {sequence_length!r}")
+        raise UnsupportedModelError(
+            f"the sequence length must be a whole number, got {quote(sequence_length)}"
+        )
     if not 1 <= sequence_length <= MOST_POSITIONS:
         raise UnsupportedModelError(
-            f"the sequence length must be from 1 to {MOST_POSITIONS:,}, got {sequence_length:,}"
+            f"the sequence length must be from 1 to {MOST_POSITIONS:,}, got {quote(sequence_length)}"
         )
     if positions is not None and sequence_length > positions:
         raise UnsupportedModelError(

@@ -9,6 +9,13 @@ LARGEST = 10_000_000
 MOST_LAYERS = 9_000
 
 
+def quote(value: Any) -> str:
+    """A value as an error message shows it: short, whatever it is."""
+    if isinstance(value, int) and value.bit_length() > 200:
+        return f"a number of more than {int(value.bit_length() * 0.3):,} digits"
+    return repr(value)[:80]
+
+
 class ConfigReader:
     """Reads the values of a parsed config.json; a wrong one raises UnsupportedModelError naming it and its
     bounds.
@@ -102,7 +109,7 @@ class ConfigReader:
     def wrong(self, name: str, value: Any, expected: str) -> UnsupportedModelError:
         """The error for a value that is not what was expected."""
         return UnsupportedModelError(
-            f"the configuration's {name} must be {expected}, but is {repr(value)[:80]}. Correct it in the "
+            f"the configuration's {name} must be {expected}, but is {quote(value)}. Correct it in the "
             "config.json."
         )
 

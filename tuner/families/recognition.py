@@ -27,8 +27,19 @@ MOST_QUOTED = 60
 
 def recognize(config: Mapping[str, Any]) -> Architecture:
     """Read the architecture of a parsed config.json; raises UnsupportedModelError saying why it cannot."""
+    kind = check_modelled(config)
+    if kind not in FAMILIES:
+        raise UnsupportedModelError(
+            f"the {kind[:MOST_QUOTED]!r} model is of none of the known families ({', '.join(FAMILIES)}). "
+            f"Let a worker trace it, {_remedy(kind)}"
+        )
+    return FAMILIES[kind](ConfigReader(config))
+
+
+def check_modelled(config: Mapping[str, Any]) -> str:
+    """The model_type of a config.json; raises UnsupportedModelError for kinds that are not modelled."""
     if not isinstance(config, Mapping):
-        raise UnsupportedModelError("this is not a config.json: it must be one JSON object with a model_type")
+        raise UnsupportedModelError("this is not a config.json, which is one JSON object with a model_type")
     kind = config.get("model_type")
     if not isinstance(kind, str) or not kind:
         raise UnsupportedModelError(
@@ -36,8 +47,8 @@ def recognize(config: Mapping[str, Any]) -> Architecture:
             "beside the weights of a Hugging Face model"
         )
     if reason := _refusal(config, kind):
-        raise UnsupportedModelError(f"the {kind[:MOST_QUOTED]!r} model {reason}. {_remedy(kind)}")
-    return FAMILIES[kind](ConfigReader(config))
+        raise UnsupportedModelError(f"the {kind[:MOST_QUOTED]!r} model {reason}. You can {_remedy(kind)}")
+    return kind
 
 
 def _refusal(config: Mapping[str, Any], kind: str) -> str | None:
@@ -55,13 +66,13 @@ def _refusal(config: Mapping[str, Any], kind: str) -> str | None:
         return "is an encoder-decoder, which is not one pipe of layers"
     if kind in EXPERT_TYPES or any(config.get(key) for key in EXPERT_KEYS):
         return "routes tokens to experts (mixture of experts), which is not modelled"
-    return None if kind in FAMILIES else f"is of none of the known families ({', '.join(FAMILIES)})"
+    return None
 
 
 def _remedy(kind: str) -> str:
     near = get_close_matches(kind[:MOST_QUOTED], FAMILIES, n=1, cutoff=0.5)
     closest = f" ({near[0]}?)" if near and near[0] != kind else ""
     return (
-        "Give a measured profile of it, let a worker trace it, or plan a model of the closest known "
-        f"family{closest} with the same sizes."
+        f"give a measured profile of it, or plan a model of the closest known family{closest} with the same "
+        "sizes."
     )
