@@ -3,7 +3,8 @@
 TunerError
 ├── RequestError             an option is missing, impossible or contradicts another
 ├── UnsupportedModelError    the model cannot be described from its configuration
-└── UnsupportedOptionError   a sound option that is not modelled yet
+├── UnsupportedOptionError   a sound option that is not modelled yet
+└── ScheduleError            a schedule cannot run that way, or a program is not a schedule
 """
 
 
@@ -21,3 +22,7 @@ class UnsupportedModelError(TunerError):
 
 class UnsupportedOptionError(TunerError):
     """The option is understood but what it asks for is not modelled."""
+
+
+class ScheduleError(TunerError):
+    """A schedule cannot run with that depth, micro-batches or option, or a program breaks its rules."""
