@@ -1,0 +1,96 @@
+"""What does every operation of a program cost? Seconds by stage, links by pair of ranks, bytes by cut."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuner.schedules.compiled import NONE, Compiled
+from tuner.schedules.program import Integers, Kind, Program
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class OperationCosts:
+    """Seconds of every operation by stage, links by pair of ranks, message bytes by cut."""
+
+    forward_s: Floats
+    backward_s: Floats
+    """The whole backward; I takes what W does not."""
+    weight_gradient_s: Floats
+    recompute_s: Floats
+    update_s: Floats
+    sync_s: Floats
+    """Collective of each parameter group: the stages, then the tied groups."""
+    latency_s: Floats
+    """[source, target]"""
+    seconds_per_byte: Floats
+    """[source, target]"""
+    message_bytes: Floats
+    """Of the cut after each stage; gradients are as large."""
+    fused_factor: float = 1.0
+    """Time of a fused pair over the sum of its two."""
+    lanes: int | None = None
+    """Collectives of one rank that run at once; None for any number."""
+
+    @classmethod
+    def uniform(
+        cls,
+        program: Program,
+        *,
+        forward_s: float = 1.0,
+        backward_s: float = 2.0,
+        weight_gradient_s: float | None = None,
+        hop_latency_s: float = 0.0,
+        update_s: float = 0.0,
+        sync_s: float = 0.0,
+    ) -> "OperationCosts":
+        """Equal stages: the times of one stage, its chunks sharing them."""
+        stages, depth = program.stages, program.depth
+        share = stages // depth
+        ones = np.ones(stages)
+        weight = backward_s / 2 if weight_gradient_s is None else weight_gradient_s
+        return cls(
+            forward_s=ones * forward_s / share,
+            backward_s=ones * backward_s / share,
+            weight_gradient_s=ones * weight / share,
+            recompute_s=ones * forward_s / share,
+            update_s=ones * update_s,
+            sync_s=np.full(stages + 64, sync_s),
+            latency_s=np.full((depth, depth), hop_latency_s),
+            seconds_per_byte=np.zeros((depth, depth)),
+            message_bytes=np.zeros(stages),
+        )
+
+
+def durations(compiled: Compiled, costs: OperationCosts) -> Floats:
+    """Seconds of every event; a SYNC takes no time of its rank."""
+    program, columns = compiled.program, compiled.program.columns
+    none = np.zeros(program.stages)
+    by_kind = {
+        Kind.F: costs.forward_s,
+        Kind.B: costs.backward_s,
+        Kind.I: costs.backward_s - costs.weight_gradient_s,
+        Kind.W: costs.weight_gradient_s,
+        Kind.RECOMPUTE: costs.recompute_s,
+        Kind.UPDATE: costs.update_s,
+    }
+    table = np.stack([by_kind.get(kind, none) for kind in Kind])
+
+    def of(rows: Integers) -> Floats:
+        return np.asarray(table[columns.kind[rows], columns.stage[rows]] / columns.parts[rows])
+
+    fused = compiled.second != NONE
+    return np.where(
+        fused, (of(compiled.first) + of(compiled.second)) * costs.fused_factor, of(compiled.first)
+    )
+
+
+def transfer_times(compiled: Compiled, costs: OperationCosts) -> tuple[Floats, Floats]:
+    """For every message the time from leaving to arriving, and how long it occupies its link."""
+    transfers = compiled.transfers
+    pair = transfers.source, transfers.target
+    occupied = costs.message_bytes[transfers.cut] * costs.seconds_per_byte[pair]
+    occupied = np.where(transfers.forward, occupied, occupied / transfers.parts)
+    return costs.latency_s[pair] + occupied, occupied

@@ -1,0 +1,110 @@
+"""When does each gradient collective run, given when its members arrive?"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tuner.schedules.compiled import NONE, Compiled
+from tuner.schedules.program import Integers, Kind
+
+
+class CollectiveClock:
+    """The collectives of a program: an instance runs when all its members have arrived and its turn has come.
+
+    On every rank the instances have their turns in program order; at most `lanes` of a rank run at once.
+    """
+
+    def __init__(self, compiled: Compiled, sync_s: Sequence[float], *, lanes: int | None) -> None:
+        columns, first = compiled.program.columns, compiled.first
+        events = np.flatnonzero(columns.kind[first] == Kind.SYNC)
+        rows = first[events]
+        instances = _number(np.stack([getattr(columns, name)[rows] for name in _IDENTITY]))
+        self.instance_of = dict(zip(events.tolist(), instances.tolist(), strict=True))
+        count = int(instances.max()) + 1 if len(instances) else 0
+        self._missing = np.bincount(instances, minlength=count).tolist()
+        self._arrived = [0.0] * count
+        self._length = [0.0] * count
+        self.start: list[float | None] = [None] * count
+        self.end: list[float | None] = [None] * count
+        self._ranks: list[list[int]] = [[] for _ in range(count)]
+        depth = compiled.program.depth
+        self._turns: list[list[int]] = [[] for _ in range(depth)]
+        self._next = [0] * depth
+        self._lanes = [[0.0] * lanes for _ in range(depth)] if lanes else None
+        shares = columns.parts[rows].tolist()
+        for instance, rank, group, parts in zip(
+            instances.tolist(),
+            compiled.rank[events].tolist(),
+            columns.group[rows].tolist(),
+            shares,
+            strict=True,
+        ):
+            self._ranks[instance].append(rank)
+            self._turns[rank].append(instance)
+            self._length[instance] = sync_s[group] / parts
+
+    def arrive(self, instance: int, now: float) -> list[int]:
+        """A member arrives at `now`; returns the instances whose times are known thereby."""
+        self._missing[instance] -= 1
+        self._arrived[instance] = max(self._arrived[instance], now)
+        settled: list[int] = []
+        waiting = [instance]
+        while waiting:
+            candidate = waiting.pop()
+            if self.end[candidate] is None and not self._missing[candidate] and self._has_turn(candidate):
+                self._run(candidate)
+                settled.append(candidate)
+                waiting.extend(self._following(candidate))
+        return settled
+
+    def _has_turn(self, instance: int) -> bool:
+        return all(self._turns[rank][self._next[rank]] == instance for rank in self._ranks[instance])
+
+    def _run(self, instance: int) -> None:
+        start = self._arrived[instance]
+        if self._lanes is not None:
+            start = max(start, *(min(self._lanes[rank]) for rank in self._ranks[instance]))
+        self.start[instance] = start
+        self.end[instance] = start + self._length[instance]
+        for rank in self._ranks[instance]:
+            self._next[rank] += 1
+            if self._lanes is not None:
+                lanes = self._lanes[rank]
+                lanes[lanes.index(min(lanes))] = start + self._length[instance]
+
+    def _following(self, instance: int) -> list[int]:
+        turns = [(self._turns[rank], self._next[rank]) for rank in self._ranks[instance]]
+        return [queue[position] for queue, position in turns if position < len(queue)]
+
+
+_IDENTITY = ("iteration", "micro_batch", "group", "part", "collective")
+"""The members of one collective agree in these."""
+
+
+def _number(identities: Integers) -> Integers:
+    """Number equal columns equally."""
+    if not identities.shape[1]:
+        return np.zeros(0, dtype=np.int64)
+    _, numbers = np.unique(identities, axis=1, return_inverse=True)
+    return np.asarray(numbers, dtype=np.int64).reshape(-1)
+
+
+def awaited(compiled: Compiled, clock: CollectiveClock) -> dict[int, list[int]]:
+    """The instances that each UPDATE waits for: those of its rank in its round that stand before it.
+
+    The all-gather of a sharded optimizer comes after the updates, and nothing in the program waits for it.
+    """
+    columns, first = compiled.program.columns, compiled.first
+    waits: dict[int, list[int]] = {}
+    before: list[int] = []
+    current = (NONE, NONE, NONE)
+    for event in np.flatnonzero(np.isin(columns.kind[first], (Kind.SYNC, Kind.UPDATE))).tolist():
+        row = int(first[event])
+        this = (int(compiled.rank[event]), int(columns.iteration[row]), int(columns.micro_batch[row]))
+        if this != current:
+            before, current = [], this
+        if columns.kind[row] == Kind.SYNC:
+            before.append(clock.instance_of[event])
+        else:
+            waits[event] = list(before)
+    return waits
