@@ -135,6 +135,24 @@ def test_a_half_precision_block_keeps_what_the_literature_counts(
     assert kept == 1024 * 1024 * bytes_per_element
 
 
+@pytest.mark.parametrize(
+    ("width", "heads", "weight_gradients_mib", "peaks_mib"),
+    [
+        (768, 12, 27.04, {1: 39.54, 8: 68.05, 16: 106.05, 64: 245.04}),
+        (1024, 16, 48.05, {1: 67.05, 8: 100.07, 16: 144.07, 64: 336.05}),
+    ],
+)
+def test_transients_are_near_those_measured_on_gpus(
+    width: int, heads: int, weight_gradients_mib: float, peaks_mib: dict[int, float]
+) -> None:
+    """Within 30 % of the peaks published beside the layer times of Chimera, less the weight gradients."""
+    sizes = {"hidden_size": width, "num_attention_heads": heads, "intermediate_size": 4 * width}
+    rule = block(BERT_48 | sizes, precision="float32", attention="eager").transient_bytes
+    for micro_batch_size, peak in peaks_mib.items():
+        measured = (peak - weight_gradients_mib) * 2**20
+        assert rule.at(micro_batch_size) == pytest.approx(measured, rel=0.3)
+
+
 def test_the_loss_holds_12_bytes_a_score_in_float32_and_16_in_mixed_precision() -> None:
     """Each live micro-batch keeps 4 of them; the rest exists while one loss runs. There are no FLOPs."""
     for precision, transient in (("float32", 8), ("bfloat16", 12)):
