@@ -1,35 +1,12 @@
-"""How does JSON become a page? Templates that escape everything they are given."""
+"""When does a person get a page instead of a document, and what is on it when something is wrong?"""
 
-from functools import cache
 from typing import Any
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from api.assets import asset, plotly_style_ids
 from api.problems import Problem
-from api.reports.quantities import FILTERS
-
-
-@cache
-def templates() -> Environment:
-    """The templates of the package."""
-    environment = Environment(
-        loader=PackageLoader("api", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= FILTERS
-    environment.globals |= {"asset": asset, "plotly_style_ids": plotly_style_ids}
-    return environment
-
-
-def render(template: str, **context: Any) -> str:
-    """Fill a template; `base` is the path under which the service is seen, `standalone` makes one file."""
-    return templates().get_template(template).render(**{"base": "", "standalone": False, **context})
+from api.rendering import render
 
 
 def page(template: str, *, base: str, status: int = 200, **context: Any) -> HTMLResponse:

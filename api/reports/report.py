@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from api.pages import render
+from api.rendering import render
 from api.reports import inline, reasons
 from api.reports.memory import fullest, memory_chart
 from api.reports.throughput import throughput_chart

@@ -16,6 +16,10 @@ from profiles.measurement import Measurements
 from profiles.timings import Profile
 
 FOLDER = Path(__file__).parent
+_SHAPE = frozenset(
+    {"properties", "$defs", "$ref", "required", "type", "enum", "const", "anyOf", "oneOf", "allOf", "items"}
+    | {"prefixItems", "additionalProperties"}
+)
 SCHEMAS: dict[str, tuple[type[BaseModel], str]] = {
     "plan": (PlanAnswer, "serialization"),
     "study": (StudyDocument, "serialization"),
@@ -29,9 +33,9 @@ SCHEMAS: dict[str, tuple[type[BaseModel], str]] = {
 
 
 def schema(name: str) -> dict[str, Any]:
-    """The JSON Schema of a document without its prose."""
+    """The JSON Schema of a document: its keys, their types and the words they take."""
     model, mode = SCHEMAS[name]
-    made: dict[str, Any] = without_prose(model.model_json_schema(mode=mode))  # type: ignore[arg-type]
+    made: dict[str, Any] = shape(model.model_json_schema(mode=mode))  # type: ignore[arg-type]
     return made
 
 
@@ -74,16 +78,16 @@ def flat(value: Any, place: str = "") -> Iterator[str]:
         yield f"{place}={value}"
 
 
-def without_prose(value: Any, *, names: bool = False) -> Any:
-    """A schema without titles and descriptions; `names` says that keys are names of properties."""
+def shape(value: Any, *, names: bool = False) -> Any:
+    """A schema without prose, bounds and defaults; `names` says that keys are names of properties."""
     if isinstance(value, list):
-        return [without_prose(entry) for entry in value]
+        return [shape(entry) for entry in value]
     if not isinstance(value, dict):
         return value
     return {
-        key: without_prose(entry, names=key in {"properties", "$defs"} and not names)
+        key: shape(entry, names=key in {"properties", "$defs"} and not names)
         for key, entry in value.items()
-        if names or key not in {"title", "description"}
+        if names or key in _SHAPE
     }
 
 
