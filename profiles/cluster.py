@@ -39,9 +39,9 @@ class Software(Part):
     name: Name
     framework_bytes: Count
     """Memory taken by the framework and its context on each device."""
-    compute_factor: Annotated[float, Field(gt=0, le=100)] = 1.0
+    compute_factor: Annotated[float, Field(ge=0.001, le=100)] = 1.0
     """Measured layer time inside a training run over the profiled layer time."""
-    activation_factors: dict[str, Annotated[float, Field(gt=0, le=100)]] = Field(default_factory=dict)
+    activation_factors: dict[str, Annotated[float, Field(ge=0.001, le=100)]] = Field(default_factory=dict)
     """Bytes kept in a training run over the counted saved tensors, by model family; 1 where absent."""
     collectives: Literal["side_by_side", "one_after_another"] = "side_by_side"
     """Whether two collectives of one rank run at once at full speed (Chimera's two stages), or queue."""

@@ -25,8 +25,9 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 Count = Annotated[int, Field(ge=0, le=10**18)]
 PositiveCount = Annotated[int, Field(ge=1, le=10**18)]
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
-PositiveSeconds = Annotated[float, Field(gt=0, le=1e9)]
-PositiveRate = Annotated[float, Field(gt=0, le=1e30)]
+PositiveSeconds = Annotated[float, Field(ge=1e-15, le=1e9)]
+PositiveRate = Annotated[float, Field(ge=1e-9, le=1e30)]
+"""Bounded below too: what is divided by them must stay finite."""
 Fraction = Annotated[float, Field(gt=0, le=1)]
 
 

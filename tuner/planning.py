@@ -41,7 +41,7 @@ def answer(request: PlanRequest, library: Library, *, profile: Profile | None = 
         target_cost=_target_cost(search, found) if request.runs_on not in ("any", "own") else None,
         idle_devices=request.devices - (chosen.width * chosen.depth if chosen else 0),
         why=explain(constraints, everything, chosen, narrator=narrator) if constraints else None,
-        provenance=_provenance(inputs, evaluator, found),
+        provenance=_provenance(inputs, evaluator, found, profile=profile),
     )
 
 
@@ -104,7 +104,9 @@ def _cluster_note(inputs: PlanInputs) -> ClusterNote:
     )
 
 
-def _provenance(inputs: PlanInputs, evaluator: Evaluator, found: Found) -> ProvenanceNote:
+def _provenance(
+    inputs: PlanInputs, evaluator: Evaluator, found: Found, *, profile: Profile | None
+) -> ProvenanceNote:
     sizes = found.fitting[0].evaluated.micro_batch_sizes[[found.fitting[0].index]] if found.fitting else None
     sources = evaluator.layers.sources(sizes)
     notes = list(sources.notes)
@@ -112,6 +114,11 @@ def _provenance(inputs: PlanInputs, evaluator: Evaluator, found: Found) -> Prove
         notes.append(
             f"links and software of {inputs.cluster.name} were given for {inputs.cluster.node.accelerator}, "
             f"not {inputs.accelerator.name}"
+        )
+    if profile is not None and profile.timings.accelerator != inputs.accelerator.name:
+        notes.append(
+            f"the profile was taken on {profile.timings.accelerator}: "
+            f"times on {inputs.accelerator.name} are estimated"
         )
     return ProvenanceNote(
         timings=sources.provenance,

@@ -18,6 +18,7 @@ _HINTS = {
     "weights": "a larger depth",
     "gradients": "a larger depth or gradient_precision=same",
     "optimizer": "a larger depth or optimizer_sharding=replicas",
+    "framework": "a device with more memory",
 }
 
 

@@ -152,6 +152,8 @@ class Search:
             found = search(scheme, layout, groups)
             fitting.extend(found.fitting)
             refused.extend(found.refused)
+            if not found.fitting and not found.refused:
+                refused.append(self._refuse_untried(scheme, layout, target))
         return Found(tuple(sorted(fitting, key=Choice.rank)), tuple(refused))
 
     def _refuse_layouts(self) -> Iterator[Refusal]:
@@ -186,12 +188,16 @@ class Search:
                 if choices:
                     least = min(choices, key=lambda choice: choice.peak_bytes)
                     refused.append(MemoryRefusal(least.evaluated, least.index))
-        if not refused and groups:
-            refused.append(self._refuse_domain(scheme, layout, sizes))
         return Found((), tuple(refused))
 
-    def _refuse_domain(self, scheme: Scheme, layout: Layout, sizes: list[int]) -> Refusal:
+    def _refuse_untried(self, scheme: Scheme, layout: Layout, target: str) -> Refusal:
+        """Why there is no variant to try: the target lacks the recomputation, or N is out of the domain."""
+        recomputes = TARGET_RECOMPUTE.get(target, _RECOMPUTES)
+        if self.pool(scheme, layout) and self.request.recompute not in recomputes:
+            reason = f"{target} has no recompute={self.request.recompute}, only {' and '.join(recomputes)}"
+            return Refusal("target", reason, layout, scheme.name)
         share = self.request.mini_batch_size // layout.width
+        sizes = greedy_sizes(self.request, layout, scheme)
         reasons = [
             scheme.illegal(layout.depth, share // size, scaling="direct", pipe_pairs=1) for size in sizes
         ]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tuner.errors import RequestError
-from tuner.request import PlanRequest
+from tuner.request import MAX_MINI_BATCH, PlanRequest
 from tuner.schedules import Scheme
 
 TARGET_SCHEDULES = {
@@ -71,12 +71,14 @@ def refuse_batch(request: PlanRequest, tried: list[Layout]) -> RequestError:
     widths = sorted({layout.width for layout in tried})
     smallest, size = widths[0], request.mini_batch_size
     unit = smallest * (request.micro_batch_size or 1)
-    near = [n for n in (size // unit * unit, (size // unit + 1) * unit) if n > 0]
+    near = [n for n in (size // unit * unit, (size // unit + 1) * unit) if 0 < n <= MAX_MINI_BATCH]
     shown = ", ".join(map(str, widths[:8])) + (", ..." if len(widths) > 8 else "")
     pinned = f" with B={request.micro_batch_size}" if request.micro_batch_size else ""
+    remedies = [f"a mini-batch of {' or '.join(f'{n:,}' for n in near)}"] if near else []
+    remedies += ["another micro-batch size"] if pinned else []
     return RequestError(
         f"a mini-batch of {size:,} divides over none of the widths W = {shown} that {request.devices:,} "
-        f"devices allow{pinned}: use a mini-batch of {' or '.join(f'{n:,}' for n in near)}, or other devices"
+        f"devices allow{pinned}: use {', '.join([*remedies, 'or other devices'])}"
     )
 
 

@@ -94,14 +94,17 @@ def _sentence(slower: float, difference: Breakdown) -> str:
 
 
 def _refusal_reason(constraints: dict[str, Any], refused: tuple[Refusal | MemoryRefusal, ...]) -> str:
-    """The reason of the refusal that meets most of the constraints, memory first."""
+    """The reason of a refusal that answers all the constraints, memory first."""
     matching = [refusal for refusal in refused if _refused_under(refusal, constraints)]
     if not matching:
         asked = ", ".join(f"{name}={value}" for name, value in constraints.items())
-        return f"no legal configuration has {asked}"
+        return f"no legal configuration that could fit has {asked}"
     return min(matching, key=lambda refusal: refusal.kind != "memory").reason
 
 
 def _refused_under(refusal: Refusal | MemoryRefusal, constraints: dict[str, Any]) -> bool:
+    """Whether it decided on all that was asked, or on nothing else (the width follows the depth)."""
     known = refusal.known()
-    return all(known.get(name, value) == value for name, value in constraints.items())
+    if any(known.get(name, value) != value for name, value in constraints.items()):
+        return False
+    return constraints.keys() <= known.keys() or known.keys() - {"width"} <= constraints.keys()

@@ -104,7 +104,7 @@ def test_a_null_inside_a_config_is_part_of_the_document() -> None:
         ("node.accelerator", "x" * 201, "at most 200 characters"),
         ("node.colour", "green", "not permitted"),
         ("link.p2p.latency_s", -1e-6, "greater than or equal to 0, not -1e-06"),
-        ("link.p2p.bandwidth_bytes_per_s", 0, "greater than 0, not 0"),
+        ("link.p2p.bandwidth_bytes_per_s", 0, "greater than or equal to 0.000000001, not 0"),
         ("link.p2p.bandwidth_bytes_per_s", 1e31, "less than or equal to"),
         ("link.provenance", "guessed", "'measured'"),
         ("software.compute_factor", None, "valid number, not None"),
