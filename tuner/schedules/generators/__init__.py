@@ -2,7 +2,20 @@
 
 from tuner.configuration import Scaling
 from tuner.errors import ScheduleError
-from tuner.schedules.generators import chimera, dapple, gems, gpipe
+from tuner.schedules.generators import (
+    chimera,
+    chimera_split,
+    dapple,
+    dualpipe,
+    gems,
+    gpipe,
+    interleaved,
+    pipedream,
+    pipedream_2bw,
+    pipemare,
+    zb_h1,
+    zb_v,
+)
 from tuner.schedules.generators.recipe import Ranks, Recipe, StageTimes, Variant
 from tuner.schedules.program import Op, Program, Step
 
@@ -15,6 +28,14 @@ RECIPES: dict[str, Recipe] = {
         dapple.RECIPE,
         gems.RECIPE,
         chimera.RECIPE,
+        interleaved.RECIPE,
+        zb_h1.RECIPE,
+        zb_v.RECIPE,
+        dualpipe.RECIPE,
+        chimera_split.RECIPE,
+        pipedream.RECIPE,
+        pipedream_2bw.RECIPE,
+        pipemare.RECIPE,
     )
 }
 

@@ -22,21 +22,23 @@ def steps(variant: Variant) -> Ranks:
     return chimera_scaling.halving(variant.depth, variant.micro_batches // variant.depth)
 
 
-def direct_order(variant: Variant, *, backward: Kind) -> list[list[Op]]:
-    """Direct concatenation, by slots: no two operations of a rank share one.
+def direct_order(variant: Variant, *, backward: Kind) -> Iterator[list[Op]]:
+    """Direct concatenation, rank by rank, by slots: no two operations of a rank share one.
 
     The k-th micro-batch of a pipe in unit u takes slot 2Du + 2k + s for its forward at stage s, and
     2Du + 2k + 2D − 1 − s for its backward.
     """
     depth = variant.depth
-    where = placement(variant).tolist()
+    held = placement(variant).argsort(axis=1).T.tolist()
     slots = 2 * depth * (-(-variant.micro_batches // depth) + 1)
-    table: list[list[Op | None]] = [[None] * slots for _ in range(depth)]
-    for m, pipe, entry in _entries(variant):
-        for stage, rank in enumerate(where[pipe]):
-            table[rank][entry + stage] = Op(Kind.F, pipe, stage, m)
-            table[rank][entry + 2 * depth - 1 - stage] = Op(backward, pipe, stage, m)
-    return [[op for op in row if op is not None] for row in table]
+    entries = list(_entries(variant))
+    for rank in range(depth):
+        row: list[Op | None] = [None] * slots
+        for m, pipe, entry in entries:
+            stage = held[rank][pipe]
+            row[entry + stage] = Op(Kind.F, pipe, stage, m)
+            row[entry + 2 * depth - 1 - stage] = Op(backward, pipe, stage, m)
+        yield [op for op in row if op is not None]
 
 
 def _entries(variant: Variant) -> Iterator[tuple[int, int, int]]:
