@@ -47,13 +47,20 @@ def _check_depth(blocks: int, depth: int) -> None:
 def _cut(
     ends: list[float], earliest: list[int], bottleneck: float, *, first_s: float, last_s: float
 ) -> tuple[int, ...]:
-    """From the front, each cut as near as can be to an equal share of what is left, within the bottleneck."""
+    """From the front, each cut as near as can be to an equal share of what is left, within the bottleneck.
+
+    A last stage that is heavier by its head alone is left out of the sharing.
+    """
     blocks, depth = len(ends) - 1, len(earliest) - 1
+    least_last = last_s + ends[-1] - ends[-2]
     cuts = [0]
     for stage in range(depth - 1):
         start, before = cuts[-1], first_s if stage == 0 else 0.0
         left = before + ends[-1] - ends[start] + last_s
-        ideal = ends[start] + left / (depth - stage) - before
+        share = left / (depth - stage)
+        if least_last > share:
+            share = (left - least_last) / (depth - stage - 1)
+        ideal = ends[start] + share - before
         low = max(start + 1, earliest[stage + 1])
         high = min(blocks - (depth - stage - 1), bisect_right(ends, ends[start] + bottleneck - before) - 1)
         cuts.append(_nearest(ends, ideal, low=low, high=max(low, high)))
