@@ -1,12 +1,12 @@
 """How long do messages and collectives take, inside a node and between nodes?"""
 
 from dataclasses import dataclass
-from math import ceil, log2
+from math import gcd, log2
 from typing import Literal
 
 import numpy as np
 
-from profiles.cluster import ClusterProfile, Transfer
+from profiles.cluster import ClusterProfile, Link, Transfer
 from tuner.schedules.scheme import Floats
 
 
@@ -30,9 +30,7 @@ class Network:
             return np.zeros_like(message_bytes)
         between = self._hops_between_nodes()
         time = between * _transfer_s(self.cluster.link.p2p, message_bytes)
-        inside = self.cluster.node.link
-        if inside is not None and between < hops:
-            time = time + (hops - between) * _transfer_s(inside.p2p, message_bytes)
+        time = time + (hops - between) * _transfer_s(self._inside.p2p, message_bytes)
         return np.asarray(time / hops, dtype=np.float64)
 
     def all_reduce_s(self, message_bytes: Floats, copies: int) -> Floats:
@@ -45,13 +43,19 @@ class Network:
         if replicas == 1:
             return np.zeros_like(message_bytes)
         members = min(replicas, self._members_in_a_node(copies))
-        inside = self.cluster.node.link
-        if inside is not None and members == replicas and self.width * self.depth <= self._node_devices:
-            return _collective_s(inside.collective, message_bytes, replicas)
+        inside = self._inside.collective
+        stage_in_node = members == replicas and self._node_devices % self.width == 0
+        if stage_in_node or self.width * self.depth <= self._node_devices:
+            return _collective_s(inside, message_bytes, replicas)
         time = _collective_s(self.cluster.link.collective, message_bytes, replicas, share=members)
-        if inside is not None and members > 1:
-            time = np.maximum(time, _collective_s(inside.collective, message_bytes, members))
+        if members > 1:
+            time = np.maximum(time, _collective_s(inside, message_bytes, members))
         return time
+
+    @property
+    def _inside(self) -> Link:
+        """The link within a node; where none is given, that between nodes."""
+        return self.cluster.node.link or self.cluster.link
 
     @property
     def _node_devices(self) -> int:
@@ -59,17 +63,13 @@ class Network:
 
     def _hops_between_nodes(self) -> int:
         """Hops of one pipeline that leave a node, in the worst placed pipeline."""
-        node, stride = self._node_devices, 1 if self.rank_order == "pipe_major" else self.width
+        node = self._node_devices
         if self.width * self.depth <= node:
             return 0
-        stages_in_node = node // stride if node % stride == 0 else node / stride
-        if stages_in_node < 1:
-            return self.depth - 1
-        if stages_in_node % self.depth == 0:
-            return 0
-        regular = stride > 1 or self.depth % stages_in_node == 0
-        nodes = ceil(self.depth / stages_in_node) if regular else ceil((self.depth - 1) / stages_in_node) + 1
-        return min(self.depth - 1, nodes - 1)
+        if self.rank_order == "data_major":
+            return min(self.depth - 1, (self.width * self.depth - 1) // node)
+        latest_start = node - gcd(node, self.depth) if self.width > 1 else 0
+        return (latest_start + self.depth - 1) // node
 
     def _members_in_a_node(self, copies: int) -> int:
         """Replicas of one stage that share a node."""
