@@ -1,5 +1,6 @@
 """/v1/profiles, /v1/clusters, /v1/measurements: documents found by the SHA-256 of their content."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
@@ -18,21 +19,14 @@ from api.tables import DocumentKind
 DocumentId = Annotated[str, Path(max_length=100, description="SHA-256 of the document's canonical text.")]
 
 
-def routes(kind: DocumentKind) -> APIRouter:
-    """The addresses of one kind of document."""
-    router = APIRouter(prefix=f"/v1/{kind.value}", tags=["documents"])
-    noun = documents.SCHEMAS[kind].kind_name.replace(" ", "_")
+@dataclass(frozen=True)
+class DocumentHandlers:
+    """The handlers of one kind of document."""
 
-    @router.post(
-        "",
-        status_code=201,
-        name=f"store_{noun}",
-        response_model=StoredDocumentMessage,
-        responses=responses(400, 409, 413, 415, 422)
-        | {200: {"model": StoredDocumentMessage, "description": "The same document was there already."}},
-        openapi_extra=json_body(documents.SCHEMAS[kind]),
-    )
+    kind: DocumentKind
+
     def store(
+        self,
         *,
         body: BodyDependency,
         service: ServiceDependency,
@@ -41,37 +35,57 @@ def routes(kind: DocumentKind) -> APIRouter:
         key: KeyHeader = None,
     ) -> JSONResponse:
         """Keep a document; the same content is kept once."""
-        once = Once(service, caller, key, body.fingerprint(f"POST /v1/{kind.value}"))
+        once = Once(service, caller, key, body.fingerprint(f"POST /v1/{self.kind.value}"))
         answer = once.answer(
-            lambda: documents.read_document(kind, body.value),
+            lambda: documents.read_document(self.kind, body.value),
             lambda session, document: documents.store_document(
-                session, document, kind=kind, caller=caller, now=service.clock(), base=base
+                session, document, kind=self.kind, caller=caller, now=service.clock(), base=base
             ),
         )
         return JSONResponse(answer.body, status_code=answer.status, headers=answer.headers)
 
-    @router.get("", name=f"list_{noun}", response_model=DocumentPage, responses=responses(422))
     def list_all(
-        *, service: ServiceDependency, base: BaseDependency, cursor: Cursor = None, limit: Limit = 50
+        self, *, service: ServiceDependency, base: BaseDependency, cursor: Cursor = None, limit: Limit = 50
     ) -> JSONResponse:
         """List the documents, by id, without their content."""
         with service.database.reading() as session:
-            found = documents.list_documents(session, kind, cursor=cursor, limit=limit, base=base)
+            found = documents.list_documents(session, self.kind, cursor=cursor, limit=limit, base=base)
         return JSONResponse(found)
 
-    @router.get(
+    def read(
+        self, *, document_id: DocumentId, service: ServiceDependency, base: BaseDependency
+    ) -> JSONResponse:
+        """Read a document."""
+        with service.database.reading() as session:
+            stored = documents.require_document(session, self.kind, document_id)
+            body: dict[str, Any] = documents.entry(stored, base=base) | {"document": stored.document}
+        return JSONResponse(body)
+
+
+def routes(kind: DocumentKind) -> APIRouter:
+    """The addresses of one kind of document."""
+    handlers = DocumentHandlers(kind)
+    schema = documents.SCHEMAS[kind]
+    noun = schema.kind_name.replace(" ", "_")
+    router = APIRouter(prefix=f"/v1/{kind.value}", tags=["documents"])
+    there = {"model": StoredDocumentMessage, "description": "The same document was there already."}
+    router.post(
+        "",
+        status_code=201,
+        name=f"store_{noun}",
+        response_model=StoredDocumentMessage,
+        responses=responses(400, 409, 413, 415, 422) | {200: there},
+        openapi_extra=json_body(schema),
+    )(handlers.store)
+    router.get("", name=f"list_{noun}", response_model=DocumentPage, responses=responses(422))(
+        handlers.list_all
+    )
+    router.get(
         "/{document_id}",
         name=f"read_{noun}",
         response_model=StoredDocumentMessage,
         responses=responses(404, 422),
-    )
-    def read(document_id: DocumentId, service: ServiceDependency, base: BaseDependency) -> JSONResponse:
-        """Read a document."""
-        with service.database.reading() as session:
-            stored = documents.require_document(session, kind, document_id)
-            body: dict[str, Any] = documents.entry(stored, base=base) | {"document": stored.document}
-        return JSONResponse(body)
-
+    )(handlers.read)
     return router
 
 

@@ -86,8 +86,10 @@
     trouble.focus();
   }
 
+  // "devices: must be ..." and "depth=3" name a field; "name it here" does not.
   function fieldsIn(detail) {
-    return [...form.elements].map((element) => element.name).filter((name) => name && new RegExp(`\\b${name}\\b`).test(detail));
+    const names = [...form.elements].map((element) => element.name).filter(Boolean);
+    return names.filter((name) => new RegExp(name.includes("_") ? `\\b${name}\\b` : `\\b${name}[:=]`).test(detail));
   }
 
   async function ask() {

@@ -11,6 +11,18 @@ depends_on = None
 
 def upgrade() -> None:
     """Make the first tables."""
+    _create_studies()
+    _create_documents()
+    _create_idempotency_keys()
+
+
+def downgrade() -> None:
+    """Drop everything."""
+    for table in ("idempotency_keys", "documents", "studies"):
+        op.drop_table(table)
+
+
+def _create_studies() -> None:
     op.create_table(
         "studies",
         sa.Column("id", sa.String(26), nullable=False),
@@ -31,6 +43,9 @@ def upgrade() -> None:
     )
     op.create_index("ix_studies_status_id", "studies", ["status", "id"])
     op.create_index("ix_studies_model_id", "studies", ["model", "id"])
+
+
+def _create_documents() -> None:
     op.create_table(
         "documents",
         sa.Column("kind", sa.String(40), nullable=False),
@@ -42,6 +57,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("kind", "id", name="pk_documents"),
     )
     op.create_index("ix_documents_created_at", "documents", ["created_at"])
+
+
+def _create_idempotency_keys() -> None:
     op.create_table(
         "idempotency_keys",
         sa.Column("owner", sa.String(200), nullable=False),
@@ -56,9 +74,3 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("owner", "key", name="pk_idempotency_keys"),
     )
     op.create_index("ix_idempotency_keys_created_at", "idempotency_keys", ["created_at"])
-
-
-def downgrade() -> None:
-    """Drop everything."""
-    for table in ("idempotency_keys", "documents", "studies"):
-        op.drop_table(table)
