@@ -51,8 +51,9 @@ def _compute(program: Program) -> Iterator[tuple[int, int, Op]]:
 
 def _validate_shape(program: Program) -> None:
     placement, depth = program.placement, program.depth
-    if len(program.ranks) != depth:
-        raise ScheduleError(f"the program has {len(program.ranks)} ranks, and D = {depth}")
+    last = int(program.columns.rank.max(initial=0))
+    if last >= depth:
+        raise ScheduleError(f"there are operations on rank {last}, and D = {depth}")
     if program.stages != depth * program.chunks:
         raise ScheduleError(f"each pipe has {program.stages} stages, and D·chunks = {depth * program.chunks}")
     for pipe, row in enumerate(placement.tolist()):

@@ -108,7 +108,7 @@ def _program(recipe: Recipe, variant: Variant) -> Program:
         depth=variant.depth,
         micro_batches=variant.micro_batches,
         placement=recipe.placement(variant),
-        ranks=tuple(tuple(row) for row in ranks),
+        ranks=ranks,
         chunks=variant.chunks,
         iterations=variant.iterations,
         synchronous=recipe.synchronous,
