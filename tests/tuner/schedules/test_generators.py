@@ -110,6 +110,7 @@ ILLEGAL = [
     ({"scheme": "chimera_split", "pending": 0}, "pending must be at least 1"),
     ({"scheme": "chimera_split", "times": StageTimes([1, 1], [1, 1], [1, 1])}, "for every stage"),
     ({"scheme": "chimera_split", "times": StageTimes([1] * 4, [1] * 4, [0] * 4)}, "a positive number"),
+    ({"scheme": "chimera_split", "times": StageTimes([1] * 4, [float("nan")] * 4, [1] * 4)}, "a positive"),
     ({"scheme": "interleaved", "micro_batches": 6}, "D to divide N"),
     ({"scheme": "interleaved", "chunks": 1}, "at least 2 chunks"),
     ({"scheme": "zb_v", "chunks": 3}, "2 chunks, not 3"),

@@ -81,7 +81,8 @@ def illegal(variant: Variant) -> str | None:
     times = variant.times
     if times is not None:
         rows = (times.forward, times.input_gradient, times.weight_gradient)
-        if any(len(row) != variant.depth or min(row) <= 0 for row in rows) or times.hop < 0:
+        positive = all(len(row) == variant.depth and all(0 < time < inf for time in row) for row in rows)
+        if not (positive and 0 <= times.hop < inf):
             return "times need a positive number for every stage and kind, and a hop of at least 0"
     return chimera.illegal(variant)
 
