@@ -1,4 +1,4 @@
-"""How near does equation 1 come to the throughputs published for Piz Daint, and which links fit them?
+"""How near does the model come to the throughputs published for Piz Daint, and which links fit them?
 
     .venv/bin/python -P benchmarks/piz_daint.py          predicted beside published, with the shipped cluster
     .venv/bin/python -P benchmarks/piz_daint.py --fit    fit the cluster's coefficients anew
@@ -31,8 +31,8 @@ def published(schedules: Sequence[str]) -> list[Measurement]:
 
 
 def predicted(row: Measurement, cluster: ClusterProfile | None = None) -> float:
-    """Samples per second by equation 1."""
-    return row.configuration.mini_batch_size / float(replay(row, library, cluster=cluster).iteration_s[0])
+    """Samples per second by simulation."""
+    return row.configuration.mini_batch_size / replay(row, library, cluster=cluster).simulated_s
 
 
 def with_coefficients(coefficients: Sequence[float]) -> ClusterProfile:
@@ -80,7 +80,8 @@ def show(cluster: ClusterProfile | None = None) -> None:
         errors.setdefault((str(row.model), ran.schedule), []).append(error)
         print(
             f"{row.model!s:8} {ran.schedule:8} W={ran.width:<3} D={ran.depth:<2} "
-            f"B={ran.micro_batch_size:<2} {ran.recompute:5} published {measured:6.1f} predicted {measured * (1 + error):6.1f} {error:+7.1%}"
+            f"B={ran.micro_batch_size:<2} {ran.recompute:5} published {measured:6.1f} "
+            f"predicted {measured * (1 + error):6.1f} {error:+7.1%}"
         )
     for (model, schedule), values in errors.items():
         mean = statistics.mean(map(abs, values))

@@ -1,52 +1,68 @@
 """How do the findings of a search read as parts of a plan?"""
 
-from profiles.device import Accelerator
+from collections.abc import Iterable
+
 from tuner.plan import Breakdown, Candidate, Chosen, Layout, Prediction, RankMemory
+from tuner.ranking import Ranked
+from tuner.rehearsal import Rehearsed
 from tuner.rejection import MemoryRefusal, Refusal
-from tuner.search import Choice, Found
+from tuner.search import Choice
 from tuner.space import Layout as Shape
 
 
-def predict(choice: Choice, *, sequence_length: int, sample_flops: int, peak_flops: float) -> Prediction:
+def predict(ranked: Ranked, *, sequence_length: int, sample_flops: int, peak_flops: float) -> Prediction:
     """The prediction of one configuration; peak_flops is the peak of one device at the plan's precision."""
-    times, i = choice.evaluated.times, choice.index
-    configuration = choice.evaluated.configuration(i)
-    throughput = configuration.mini_batch_size / choice.iteration_s
+    configuration = ranked.choice.configuration
+    throughput = configuration.mini_batch_size / ranked.iteration_s
     devices = configuration.width * configuration.depth
-    work, bubble = float(times.work_s[i]), float(times.bubble_s[i])
+    breakdown = _simulated(ranked.simulated) if ranked.simulated else _closed_form(ranked.choice)
     return Prediction(
-        iteration_s=choice.iteration_s,
+        iteration_s=ranked.iteration_s,
+        closed_form_s=ranked.choice.iteration_s,
+        simulated=ranked.simulated is not None,
         throughput_samples_per_s=throughput,
         tokens_per_s=throughput * sequence_length,
         mfu=throughput * sample_flops / (devices * peak_flops),
-        bubble_ratio=bubble / (work + bubble),
-        breakdown=Breakdown(
-            compute_s=work + float(times.update_s[i]),
-            bubble_s=bubble,
-            p2p_s=float(times.p2p_s[i]),
-            all_reduce_s=float(times.all_reduce_s[i]),
-        ),
+        bubble_ratio=breakdown.bubble_s / (breakdown.compute_s + breakdown.bubble_s),
+        breakdown=breakdown,
+    )
+
+
+def _simulated(rehearsed: Rehearsed) -> Breakdown:
+    return Breakdown(
+        compute_s=rehearsed.compute_s,
+        bubble_s=rehearsed.bubble_s,
+        p2p_s=rehearsed.p2p_s,
+        all_reduce_s=rehearsed.all_reduce_s,
+    )
+
+
+def _closed_form(choice: Choice) -> Breakdown:
+    times, i = choice.evaluated.times, choice.index
+    return Breakdown(
+        compute_s=float(times.work_s[i] + times.update_s[i]),
+        bubble_s=float(times.bubble_s[i]),
+        p2p_s=float(times.p2p_s[i]),
+        all_reduce_s=float(times.all_reduce_s[i]),
     )
 
 
 class Narrator:
-    """Writes choices as documents for one model on one device."""
+    """Writes configurations as documents, for one model on one device."""
 
-    def __init__(
-        self, *, sequence_length: int, sample_flops: int, precision: str, accelerator: Accelerator
-    ) -> None:
+    def __init__(self, *, sequence_length: int, sample_flops: int, peak_flops: float) -> None:
         self._sequence_length = sequence_length
         self._sample_flops = sample_flops
-        self._peak_flops = next(flops for name, flops in accelerator.peak_flops.items() if name == precision)
+        self._peak_flops = peak_flops
 
-    def candidate(self, choice: Choice) -> Candidate:
-        """A choice without the memory of every rank."""
-        configuration = choice.evaluated.configuration(choice.index)
+    def candidate(self, ranked: Ranked) -> Candidate:
+        """A configuration without the memory of every rank."""
+        choice = ranked.choice
         return Candidate(
-            **configuration.document(),
+            **choice.configuration.document(),
             stage_layers=choice.evaluated.stages.counts[choice.index],
             predicted=predict(
-                choice,
+                ranked,
                 sequence_length=self._sequence_length,
                 sample_flops=self._sample_flops,
                 peak_flops=self._peak_flops,
@@ -54,9 +70,9 @@ class Narrator:
             peak_memory_bytes=choice.peak_bytes,
         )
 
-    def chosen(self, choice: Choice) -> Chosen:
-        """A choice with the memory of every rank."""
-        return Chosen(**self.candidate(choice).model_dump(), memory=memory_of(choice))
+    def chosen(self, ranked: Ranked) -> Chosen:
+        """A configuration with the memory of every rank."""
+        return Chosen(**self.candidate(ranked).model_dump(), memory=memory_of(ranked.choice))
 
 
 def memory_of(choice: Choice) -> tuple[RankMemory, ...]:
@@ -70,30 +86,32 @@ def fullest_rank(choice: Choice) -> RankMemory:
     return max(memory_of(choice), key=lambda memory: memory.total_bytes)
 
 
-def layout_map(shapes: list[Shape], found: Found) -> tuple[Layout, ...]:
+def layout_map(
+    shapes: list[Shape], fitting: tuple[Ranked, ...], refused: Iterable[Refusal | MemoryRefusal]
+) -> tuple[Layout, ...]:
     """The best of every (W, D), or why there is none: a cell each of the throughput map."""
-    best: dict[Shape, Choice] = {}
-    for choice in found.fitting:
-        best.setdefault(choice.layout, choice)
+    best: dict[Shape, Ranked] = {}
+    for ranked in fitting:
+        best.setdefault(ranked.choice.layout, ranked)
     reasons: dict[Shape, Refusal | MemoryRefusal] = {}
-    for refusal in found.refused:
+    for refusal in refused:
         kept = reasons.get(refusal.layout)
         if kept is None or (kept.kind != "memory" and refusal.kind == "memory"):
             reasons[refusal.layout] = refusal
     return tuple(_cell(shape, best.get(shape), reasons.get(shape)) for shape in shapes)
 
 
-def _cell(shape: Shape, choice: Choice | None, refusal: Refusal | MemoryRefusal | None) -> Layout:
-    if choice is None:
+def _cell(shape: Shape, ranked: Ranked | None, refusal: Refusal | MemoryRefusal | None) -> Layout:
+    if ranked is None:
         reason = refusal.reason if refusal else "no schedule was tried here"
         return Layout(width=shape.width, depth=shape.depth, reason=reason)
-    configuration = choice.evaluated.configuration(choice.index)
+    configuration = ranked.choice.configuration
     return Layout(
         width=shape.width,
         depth=shape.depth,
         schedule=configuration.schedule,
         micro_batch_size=configuration.micro_batch_size,
         recompute=configuration.recompute,
-        throughput_samples_per_s=configuration.mini_batch_size / choice.iteration_s,
-        peak_memory_bytes=choice.peak_bytes,
+        throughput_samples_per_s=configuration.mini_batch_size / ranked.iteration_s,
+        peak_memory_bytes=ranked.choice.peak_bytes,
     )

@@ -65,15 +65,18 @@ class CostModel:
         )
 
     def _update_s(self, scheme: Scheme, stages: StageCosts, case: Case, *, width: int) -> Floats:
-        """Reading and writing the optimizer state once, reading gradients and writing weights."""
+        """The optimizer step of the rank with most parameters [b]."""
         placement = scheme.placement(case.depth, case.pipe_pairs)
-        each = ParameterBytes.of(self.request)
-        sharded = self.request.optimizer_sharding == "replicas"
-        share = len(placement) * width if sharded else 1
-        traffic = 2 * each.optimizer + each.gradients + 2 * each.weights
-        updates = case.micro_batches if scheme.name == "pipedream" else np.ones_like(case.micro_batches)
         slowest = rank_parameters(stages, placement).max(axis=1)
-        return np.asarray(updates * slowest * traffic / share / self.update_bytes_per_s, dtype=np.float64)
+        updates = case.micro_batches if scheme.name == "pipedream" else np.ones_like(case.micro_batches)
+        seconds = self.update_s_per_parameter(replicas=len(placement) * width)
+        return np.asarray(updates * slowest * seconds, dtype=np.float64)
+
+    def update_s_per_parameter(self, *, replicas: int) -> float:
+        """Reading and writing the optimizer state, reading the gradient, reading and writing the weight."""
+        each = ParameterBytes.of(self.request)
+        share = replicas if self.request.optimizer_sharding == "replicas" else 1
+        return (2 * each.optimizer + each.gradients + 2 * each.weights) / share / self.update_bytes_per_s
 
 
 def _compute(

@@ -96,7 +96,8 @@ class Evaluator:
             inputs.accelerator.memory_bandwidth_bytes_per_s * inputs.accelerator.efficiency.bandwidth_share
         )
         lanes = 2 if software.collectives == "side_by_side" else 1
-        self._costs = CostModel(request, Synchronization(request, lanes), bandwidth / software.compute_factor)
+        self.synchronization = Synchronization(request, lanes)
+        self.costs = CostModel(request, self.synchronization, bandwidth / software.compute_factor)
         self._cuts: dict[tuple[int, bytes], StageCosts] = {}
 
     def evaluate(self, variant: Variant, sizes: Integers) -> Evaluated | None:
@@ -117,7 +118,7 @@ class Evaluator:
         sizes = np.array(legal, dtype=np.int64)
         stages = self._timed_stages(variant, sizes)
         case = self._case(variant, stages, share // sizes)
-        network = Network(self.inputs.cluster, layout.width, layout.depth, self.inputs.request.rank_order)
+        network = self.network(layout)
         return Evaluated(
             variant=variant,
             micro_batch_sizes=sizes,
@@ -126,9 +127,13 @@ class Evaluator:
             memory=self._memory.parts(scheme, stages, case, width=layout.width, recompute=variant.recompute),
             capacity_bytes=self.inputs.accelerator.memory_bytes,
             compute_times=partial(
-                self._costs.times, scheme, stages, case, network=network, recompute=variant.recompute
+                self.costs.times, scheme, stages, case, network=network, recompute=variant.recompute
             ),
         )
+
+    def network(self, layout: Layout) -> Network:
+        """The links as a layout's ranks see them."""
+        return Network(self.inputs.cluster, layout.width, layout.depth, self.inputs.request.rank_order)
 
     def stages(self, depth: int, sizes: Integers) -> StageCosts:
         """The stages of a layout at `sizes`."""

@@ -123,7 +123,7 @@ def find_timings(layer: Layer, available: tuple[LayerTimings, ...]) -> TypeTimin
     """The first timings of equal shape: by shape where both have one, else by type."""
     for entry in available:
         for timings in entry.types:
-            if timings.shape or layer.shape:
+            if timings.shape and layer.shape:
                 if timings.shape == layer.shape:
                     return timings
             elif timings.type == layer.type:

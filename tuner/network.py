@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from profiles.cluster import ClusterProfile, Link, Transfer
-from tuner.schedules.scheme import Floats
+from tuner.schedules.scheme import Floats, Integers
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,25 @@ class Network:
         time = between * _transfer_s(self.cluster.link.p2p, message_bytes)
         time = time + (hops - between) * _transfer_s(self._inside.p2p, message_bytes)
         return np.asarray(time / hops, dtype=np.float64)
+
+    def links(self) -> tuple[Floats, Floats]:
+        """Latency and seconds per byte from every rank to every other of the worst placed pipeline [w, w]."""
+        groups = range(min(self.width, self._node_devices))
+        nodes = max(
+            (self._nodes(group) for group in groups), key=lambda nodes: int((np.diff(nodes) != 0).sum())
+        )
+        apart = nodes[:, None] != nodes[None, :]
+        far, near = self.cluster.link.p2p, self._inside.p2p
+        latency = np.where(apart, far.latency_s, near.latency_s)
+        per_byte = np.where(apart, 1 / far.bandwidth_bytes_per_s, 1 / near.bandwidth_bytes_per_s)
+        return latency, per_byte
+
+    def _nodes(self, group: int) -> Integers:
+        """The node of every rank of one pipeline [w]."""
+        ranks = np.arange(self.depth)
+        pipe_major = self.rank_order == "pipe_major"
+        device = group * self.depth + ranks if pipe_major else ranks * self.width + group
+        return device // self._node_devices
 
     def all_reduce_s(self, message_bytes: Floats, copies: int) -> Floats:
         """Time 2·log2(r)·α + 2·(r−1)/r·β·L over r = copies·W replicas (section 3.3 of the paper).

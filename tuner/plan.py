@@ -38,12 +38,17 @@ class Prediction(PlanPart):
     """What the model says of one configuration."""
 
     iteration_s: float
+    """Simulated where `simulated`, else by equation 1."""
+    closed_form_s: float | None = None
+    """By equation 1."""
+    simulated: bool = False
+    """Whether the schedule was simulated under these costs; the best candidates are."""
     throughput_samples_per_s: float
     tokens_per_s: float
     mfu: float
     """Useful FLOPs (without recomputation) over the peak of the devices used."""
     bubble_ratio: float
-    """Share of the iteration that the busiest rank idles, 1 − compute/iteration without communication."""
+    """Share of the iteration that the busiest rank idles, communication left aside."""
     breakdown: Breakdown
     error_bar: ErrorBar | None = None
     """None until measurements exist."""

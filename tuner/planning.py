@@ -5,10 +5,14 @@ from tuner.answer import Narrator, layout_map
 from tuner.evaluation import Evaluator
 from tuner.inputs import Library, PlanInputs, gather
 from tuner.plan import ClusterNote, ModelNote, Plan, ProvenanceNote
+from tuner.ranking import Ranked, Ranking
 from tuner.remedy import smallest_change
 from tuner.request import PlanRequest
-from tuner.search import Choice, Found, Search
-from tuner.why import explain, read_constraints
+from tuner.search import Found, Search
+from tuner.why import Explanation, read_constraints
+
+_OPERATIONS_FOR_REGRET = 40_000
+"""How much of the exhaustive search is simulated, to say what greedy loses."""
 
 
 def answer(request: PlanRequest, library: Library, *, profile: Profile | None = None) -> Plan:
@@ -20,27 +24,29 @@ def answer(request: PlanRequest, library: Library, *, profile: Profile | None = 
     constraints = read_constraints(request.why) if request.why else None
     inputs = gather(request, library, profile=profile)
     evaluator = Evaluator(inputs)
-    search = Search(evaluator)
+    search, ranking = Search(evaluator), Ranking(evaluator)
     everything = search.exhaustive()
     found = everything if request.search == "exhaustive" else search.greedy()
+    fitting = ranking.rank(found.fitting)
+    best = ranking.rank(everything.fitting, operations=_OPERATIONS_FOR_REGRET)[:1]
     narrator = _narrator(inputs)
-    chosen = narrator.chosen(found.fitting[0]) if found.fitting else None
-    best = everything.fitting[0] if everything.fitting else None
+    chosen = narrator.chosen(fitting[0]) if fitting else None
+    lost = _lost(fitting[:1], best)
     return Plan(
         request=_echo(inputs.request),
         model=_model_note(inputs),
         cluster=_cluster_note(inputs),
         chosen=chosen,
-        candidates=tuple(narrator.candidate(choice) for choice in found.fitting[: request.top]),
-        candidates_considered=len(found.fitting),
+        candidates=tuple(narrator.candidate(ranked) for ranked in fitting[: request.top]),
+        candidates_considered=len(fitting),
         rejected=tuple(refusal.document() for refusal in found.refused),
-        layouts=layout_map(search.layouts, found),
-        smallest_change=None if found.fitting else smallest_change(inputs, search),
-        greedy_regret=_lost(found, best),
-        greedy_best=narrator.candidate(best) if best and _lost(found, best) else None,
-        target_cost=_target_cost(search, found) if request.runs_on not in ("any", "own") else None,
+        layouts=layout_map(search.layouts, fitting, found.refused),
+        smallest_change=None if fitting else smallest_change(inputs, search),
+        greedy_regret=lost,
+        greedy_best=narrator.candidate(best[0]) if lost else None,
+        target_cost=_target_cost(search, ranking, fitting),
         idle_devices=request.devices - (chosen.width * chosen.depth if chosen else 0),
-        why=explain(constraints, everything, chosen, narrator=narrator) if constraints else None,
+        why=Explanation(constraints, everything, ranking, narrator).of(chosen) if constraints else None,
         provenance=_provenance(inputs, evaluator, found, profile=profile),
     )
 
@@ -49,23 +55,23 @@ def _narrator(inputs: PlanInputs) -> Narrator:
     return Narrator(
         sequence_length=inputs.description.sequence_length,
         sample_flops=inputs.description.sample_flops,
-        precision=inputs.description.precision,
-        accelerator=inputs.accelerator,
+        peak_flops=inputs.accelerator.peak_flops[inputs.description.precision],
     )
 
 
-def _lost(found: Found, best: Choice | None) -> float | None:
+def _lost(chosen: tuple[Ranked, ...], best: tuple[Ranked, ...]) -> float | None:
     """Throughput of the best over that of the chosen one, minus 1."""
-    if not found.fitting or best is None:
+    if not chosen or not best:
         return None
-    return max(0.0, found.fitting[0].iteration_s / best.iteration_s - 1)
+    return max(0.0, chosen[0].iteration_s / best[0].iteration_s - 1)
 
 
-def _target_cost(search: Search, found: Found) -> float | None:
+def _target_cost(search: Search, ranking: Ranking, fitting: tuple[Ranked, ...]) -> float | None:
     """What being bound to one framework costs, under the same search."""
+    if search.request.runs_on in {"any", "own"}:
+        return None
     anywhere = search.exhaustive if search.request.search == "exhaustive" else search.greedy
-    best = anywhere(any_target=True).fitting
-    return _lost(found, best[0] if best else None)
+    return _lost(fitting[:1], ranking.rank(anywhere(any_target=True).fitting)[:1])
 
 
 def _echo(request: PlanRequest) -> dict[str, object]:

@@ -1,5 +1,7 @@
 """What does the model say of a configuration that was measured?"""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from profiles.cluster import ClusterProfile
@@ -7,13 +9,32 @@ from profiles.measurement import Measurement
 from tuner.errors import RequestError
 from tuner.evaluation import Evaluated, Evaluator, Variant
 from tuner.inputs import Library, PlanInputs, gather
+from tuner.rehearsal import Rehearsal
 from tuner.request import read_request
 from tuner.schedules import find_scheme
 from tuner.space import Layout
 
 
-def replay(measurement: Measurement, library: Library, *, cluster: ClusterProfile | None = None) -> Evaluated:
-    """The measured configuration, evaluated at its one micro-batch size; `cluster` replaces the named one.
+@dataclass(frozen=True)
+class Replayed:
+    """A measured configuration, evaluated at its one micro-batch size."""
+
+    evaluator: Evaluator
+    evaluated: Evaluated
+
+    @property
+    def closed_form_s(self) -> float:
+        """Time of an iteration by equation 1."""
+        return float(self.evaluated.iteration_s[0])
+
+    @property
+    def simulated_s(self) -> float:
+        """Time of an iteration by simulation: what a plan says."""
+        return Rehearsal(self.evaluator).rehearse(self.evaluated, 0).iteration_s
+
+
+def replay(measurement: Measurement, library: Library, *, cluster: ClusterProfile | None = None) -> Replayed:
+    """The measured configuration as the model sees it; `cluster` replaces the named one.
 
     Raises RequestError where the schedule has no closed form for it or the model is not a preset.
     """
@@ -38,7 +59,8 @@ def replay(measurement: Measurement, library: Library, *, cluster: ClusterProfil
     scheme = find_scheme(ran.schedule)
     layout = Layout(ran.width, ran.depth)
     variant = Variant(scheme, layout, ran.scaling, ran.pipe_pairs, ran.recompute)
-    evaluated = Evaluator(inputs).evaluate(variant, np.array([ran.micro_batch_size]))
+    evaluator = Evaluator(inputs)
+    evaluated = evaluator.evaluate(variant, np.array([ran.micro_batch_size]))
     if evaluated is None:
         micro_batches = ran.mini_batch_size // (ran.width * ran.micro_batch_size)
         reason = (
@@ -46,4 +68,4 @@ def replay(measurement: Measurement, library: Library, *, cluster: ClusterProfil
             or "halving needs an even micro-batch size"
         )
         raise RequestError(f"the measured configuration has no closed form: {reason}")
-    return evaluated
+    return Replayed(evaluator, evaluated)

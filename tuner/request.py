@@ -22,6 +22,7 @@ MAX_MINI_BATCH = 100_000_000
 MAX_SEQUENCE = 10_000_000
 
 Optimizer = Literal["sgd", "momentum", "adam", "adamw"]
+Partition = Literal["balanced", "even"]
 Target = Literal["any", "own", "megatron", "torchtitan", "deepspeed"]
 
 SCHEDULES = (
@@ -118,7 +119,7 @@ class PlanRequest(BaseModel):
     """Schedules to consider; by default the synchronous ones."""
     runs_on: Target = "any"
     """Reject what this framework cannot run."""
-    partition: Literal["balanced", "even"] | None = None
+    partition: Partition | None = None
     """`balanced` cuts the layers by time; `even` gives every stage as many blocks, as the paper did.
 
     By default `balanced`; `even` for the presets of the paper, so that its experiments come out as published.

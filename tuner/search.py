@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tuner.configuration import Recompute
+from tuner.configuration import Configuration, Recompute
 from tuner.evaluation import Evaluated, Evaluator, Variant
 from tuner.rejection import MemoryRefusal, Refusal
 from tuner.request import PlanRequest
@@ -36,8 +36,13 @@ class Choice:
 
     @property
     def iteration_s(self) -> float:
-        """Time of one iteration."""
+        """Time of one iteration by equation 1."""
         return float(self.evaluated.iteration_s[self.index])
+
+    @property
+    def work_s(self) -> float:
+        """Forwards and backwards of the busiest rank: no schedule is faster."""
+        return float(self.evaluated.times.work_s[self.index])
 
     @property
     def peak_bytes(self) -> int:
@@ -48,6 +53,11 @@ class Choice:
     def layout(self) -> Layout:
         """Its (W, D)."""
         return self.evaluated.variant.layout
+
+    @property
+    def configuration(self) -> Configuration:
+        """What would run."""
+        return self.evaluated.configuration(self.index)
 
     def rank(self) -> tuple[float, int, int, int, str, int, int]:
         """Sorts the fastest first, between equals the one with less memory and the simpler one."""
@@ -106,6 +116,13 @@ class Search:
             self._pool[key] = list(self._evaluate(scheme, layout))
         return self._pool[key]
 
+    def allowed(self, scheme: Scheme, layout: Layout, target: str) -> list[Evaluated]:
+        """The variants of a schedule on a layout that a target runs."""
+        if scheme.name not in TARGET_SCHEDULES.get(target, (scheme.name,)):
+            return []
+        recomputes = TARGET_RECOMPUTE.get(target, _RECOMPUTES)
+        return [group for group in self.pool(scheme, layout) if group.variant.recompute in recomputes]
+
     @cached_property
     def legal(self) -> list[tuple[Scheme, Layout]]:
         """Every schedule on every layout that allows it."""
@@ -147,9 +164,7 @@ class Search:
                     Refusal("target", f"{target} cannot run the schedule {scheme.name}", layout, scheme.name)
                 )
                 continue
-            allowed = TARGET_RECOMPUTE.get(target, _RECOMPUTES)
-            groups = [group for group in self.pool(scheme, layout) if group.variant.recompute in allowed]
-            found = search(scheme, layout, groups)
+            found = search(scheme, layout, self.allowed(scheme, layout, target))
             fitting.extend(found.fitting)
             refused.extend(found.refused)
             if not found.fitting and not found.refused:

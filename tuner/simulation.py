@@ -11,7 +11,7 @@ times.
 import numpy as np
 
 from tuner.errors import TunerError
-from tuner.operation_costs import Floats, OperationCosts, durations, transfer_times
+from tuner.operation_costs import OperationCosts, durations, transfer_times
 from tuner.schedules.collectives import CollectiveClock, awaited
 from tuner.schedules.compiled import NONE, Compiled, compile_program
 from tuner.schedules.program import Program
@@ -47,7 +47,7 @@ class _Run:
         transfers = compiled.transfers
         self._sent_by, self._posted_by = transfers.sent_by.tolist(), transfers.posted_by.tolist()
         self._link = (transfers.source * compiled.program.depth + transfers.target).tolist()
-        self._link_free: dict[int, float] = {}
+        self._link_free = [0.0] * compiled.program.depth**2
         self._inputs = [column.tolist() for column in compiled.inputs]
         self._first = self._inputs[0]
         self._start = [0.0] * len(compiled.rank)
@@ -56,7 +56,7 @@ class _Run:
         self._left = [0.0] * len(self._sent_by)
         self._sleepers: dict[int, list[int]] = {}
         self._woken: list[int] = []
-        self._slow = self._waits | _careful(compiled, occupied)
+        self._slow = self._waits | set(np.flatnonzero(compiled.inputs[1] != NONE).tolist())
 
     def timeline(self) -> Timeline:
         """Run everything."""
@@ -72,6 +72,7 @@ class _Run:
         """Let every rank run from its position as far as it gets, until none gets further."""
         first, start, done, duration = self._first, self._start, self._done, self._duration
         sent_by, posted_by, delay, left = self._sent_by, self._posted_by, self._delay, self._left
+        link, free, occupied = self._link, self._link_free, self._occupied
         sleepers, slow, ready = self._sleepers, self._slow, list(range(len(positions)))
         clocks = [0.0] * len(positions)
         while ready:
@@ -85,13 +86,13 @@ class _Run:
                         sleepers.setdefault(blocker, []).append(rank)
                         break
                 elif transfer >= 0:
-                    sent, posted = done[sent_by[transfer]], done[posted_by[transfer]]
-                    if sent < 0:
+                    if done[sent_by[transfer]] < 0:
                         sleepers.setdefault(sent_by[transfer], []).append(rank)
                         break
-                    left[transfer] = leaves = sent if sent > posted else posted  # noqa: FURB136 (a call takes twice as long)
-                    arrival = leaves + delay[transfer]
-                    begin = arrival if arrival > now else now  # noqa: FURB136
+                    route = link[transfer]
+                    leaves = max(done[sent_by[transfer]], done[posted_by[transfer]], free[route])
+                    left[transfer], free[route] = leaves, leaves + occupied[transfer]
+                    begin = max(now, leaves + delay[transfer])
                 start[at] = begin
                 done[at] = now = begin + duration[at]
                 if at in sleepers:
@@ -103,10 +104,10 @@ class _Run:
             positions[rank], clocks[rank] = at, now
 
     def _slow_start(self, event: int, now: float) -> tuple[int | None, float]:
-        """When an event may start that waits for a collective, for two messages or for an occupied link."""
+        """When an event may start that waits for a collective or for two messages."""
         if event in self._waits:
             return self._collective(event, now)
-        transfers = [column[event] for column in self._inputs if column[event] >= 0]
+        transfers = [column[event] for column in self._inputs]
         for transfer in transfers:
             if self._done[self._sent_by[transfer]] < 0:
                 return self._sent_by[transfer], now
@@ -114,14 +115,10 @@ class _Run:
 
     def _arrival(self, transfer: int) -> float:
         """When a message is there: it leaves when sent, posted and its link free."""
-        link = self._link[transfer]
-        leaves = max(
-            self._done[self._sent_by[transfer]],
-            self._done[self._posted_by[transfer]],
-            self._link_free.get(link, 0.0),
-        )
-        self._link_free[link] = leaves + self._occupied[transfer]
-        self._left[transfer] = leaves
+        route = self._link[transfer]
+        sent, posted = self._done[self._sent_by[transfer]], self._done[self._posted_by[transfer]]
+        leaves = max(sent, posted, self._link_free[route])
+        self._left[transfer], self._link_free[route] = leaves, leaves + self._occupied[transfer]
         return float(leaves + self._delay[transfer])
 
     def _collective(self, event: int, now: float) -> tuple[int | None, float]:
@@ -146,11 +143,19 @@ class _Run:
                 raise DeadlockError(self._compiled.describe([event]))
             start[event], end[event] = begun, ended
         left, delay = np.array(self._left), np.array(self._delay)
-        return Timeline(self._compiled, start, end, np.array(self._done), left, left + delay)
+        done = np.array(self._done)
+        return Timeline(self._compiled, start, end, done, left, left + delay, self._held_by())
 
-
-def _careful(compiled: Compiled, occupied: Floats) -> set[int]:
-    """Events that wait for two messages, or for one that takes its link some time."""
-    first, second = compiled.inputs
-    crowded = (first != NONE) & (np.append(occupied, 0.0)[first] > 0)
-    return set(np.flatnonzero(crowded | (second != NONE)).tolist())
+    def _held_by(self) -> dict[int, int]:
+        """For each UPDATE the SYNC of the last member of the collective that ended last before it."""
+        last_member: dict[int, int] = {}
+        for event, instance in self._clock.instance_of.items():
+            known = last_member.setdefault(instance, event)
+            if self._done[event] > self._done[known]:
+                last_member[instance] = event
+        ends = self._clock.end
+        return {
+            update: last_member[max(instances, key=lambda instance: ends[instance] or 0.0)]
+            for update, instances in self._awaited.items()
+            if instances
+        }

@@ -1,6 +1,6 @@
 """What does a simulated or executed program look like over time?"""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -21,6 +21,10 @@ class CriticalPath:
     backwards: float
     """B and I, parts counting as such."""
     weight_gradients: float
+    messages_s: float
+    """Time on the chain that is spent waiting for messages."""
+    collectives_s: float
+    """Time on the chain that is spent waiting for collectives."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,8 @@ class Timeline:
     left_s: Floats
     """When each message leaves."""
     arrival_s: Floats
+    held_by: dict[int, int] = field(default_factory=dict)
+    """For each UPDATE the SYNC of the member that came last to the collective which ended last before it."""
 
     @cached_property
     def makespan_s(self) -> float:
@@ -89,29 +95,32 @@ class Timeline:
             chain.append(event)
             event = self._binding(event)
         chain.reverse()
-        rows = first[np.array(chain, dtype=np.int64)]
+        path = np.array(chain, dtype=np.int64)
+        rows = first[path]
         kind, weight = columns.kind[rows], 1.0 / columns.parts[rows]
+        waited = self.start_s[path] - self.done_s[np.append(NONE, path[:-1])]
+        holding = np.isin(path, list(self.held_by)) & (np.append(NONE, kind[:-1]) == Kind.SYNC)
         return CriticalPath(
             events=tuple(chain),
             forwards=float(weight[kind == Kind.F].sum()),
             backwards=float(weight[(kind == Kind.B) | (kind == Kind.I)].sum()),
             weight_gradients=float(weight[kind == Kind.W].sum()),
+            messages_s=float(waited[~holding & (kind != Kind.SYNC)].sum()),
+            collectives_s=float(waited[holding].sum()),
         )
 
     def _binding(self, event: int) -> int:
         """The event whose end let this one start; NONE at the start of the program."""
         compiled = self.compiled
-        before = event - 1
-        if before < compiled.begins[int(compiled.rank[event])]:
-            before = NONE
-        if before != NONE and self.done_s[before] >= self.start_s[event]:
+        before = event - 1 if event > compiled.begins[int(compiled.rank[event])] else NONE
+        if not self.computes[event] or self.done_s[before] >= self.start_s[event]:
             return before
+        if event in self.held_by:
+            return self.held_by[event]
         for inputs in compiled.inputs:
             transfer = int(inputs[event])
             if transfer != NONE and self.arrival_s[transfer] >= self.start_s[event]:
-                sent, posted = (
-                    int(compiled.transfers.sent_by[transfer]),
-                    int(compiled.transfers.posted_by[transfer]),
-                )
+                sent = int(compiled.transfers.sent_by[transfer])
+                posted = int(compiled.transfers.posted_by[transfer])
                 return sent if self.done_s[sent] >= self.done_s[posted] else posted
         return before

@@ -1,11 +1,13 @@
 """Why not another configuration? The best one under some constraints, against the chosen one."""
 
+from dataclasses import dataclass
 from typing import Any, get_args
 
 from tuner.answer import Narrator
 from tuner.configuration import Recompute, Scaling
 from tuner.errors import RequestError
 from tuner.plan import Breakdown, Candidate, WhyNot
+from tuner.ranking import Ranking
 from tuner.rejection import MemoryRefusal, Refusal
 from tuner.request import SCHEDULES
 from tuner.search import Choice, Found
@@ -39,33 +41,36 @@ def read_constraints(text: str) -> dict[str, Any]:
     return constraints
 
 
-def explain(
-    constraints: dict[str, Any], everything: Found, chosen: Candidate | None, *, narrator: Narrator
-) -> WhyNot:
-    """The best fitting configuration under `constraints` and what it loses by part, or why none fits."""
-    best = next((choice for choice in everything.fitting if _meets(choice, constraints)), None)
-    if best is None:
-        reason = _refusal_reason(constraints, everything.refused)
-        return WhyNot(constraints=constraints, best=None, slower_by=None, difference_s=None, reason=reason)
-    candidate = narrator.candidate(best)
-    if chosen is None:
-        reason = "it fits, though the search as asked chose nothing"
-        return WhyNot(
-            constraints=constraints, best=candidate, slower_by=None, difference_s=None, reason=reason
+@dataclass(frozen=True)
+class Explanation:
+    """What stands behind one question: the constraints, and all that was found."""
+
+    constraints: dict[str, Any]
+    everything: Found
+    ranking: Ranking
+    narrator: Narrator
+
+    def of(self, chosen: Candidate | None) -> WhyNot:
+        """The best configuration under the constraints and what it loses by part, or why none fits."""
+        meeting = tuple(choice for choice in self.everything.fitting if _meets(choice, self.constraints))
+        if not meeting:
+            return self._answer(None, _refusal_reason(self.constraints, self.everything.refused))
+        candidate = self.narrator.candidate(self.ranking.rank(meeting)[0])
+        if chosen is None:
+            return self._answer(candidate, "it fits, though the search as asked chose nothing")
+        difference = _difference(candidate, chosen)
+        slower = candidate.predicted.iteration_s / chosen.predicted.iteration_s - 1
+        return self._answer(
+            candidate, _sentence(slower, difference), slower_by=slower, difference_s=difference
         )
-    difference = _difference(candidate, chosen)
-    slower = candidate.predicted.iteration_s / chosen.predicted.iteration_s - 1
-    return WhyNot(
-        constraints=constraints,
-        best=candidate,
-        slower_by=slower,
-        difference_s=difference,
-        reason=_sentence(slower, difference),
-    )
+
+    def _answer(self, best: Candidate | None, reason: str, **compared: Any) -> WhyNot:
+        nothing = {"slower_by": None, "difference_s": None}
+        return WhyNot(constraints=self.constraints, best=best, reason=reason, **(nothing | compared))
 
 
 def _meets(choice: Choice, constraints: dict[str, Any]) -> bool:
-    document = choice.evaluated.configuration(choice.index).document()
+    document = choice.configuration.document()
     return all(document[name] == value for name, value in constraints.items())
 
 

@@ -9,7 +9,7 @@ from cli import choices, options
 from cli.plan import plan
 from profiles.document import Attention, Precision
 from tuner.exports import FORMATS
-from tuner.request import Optimizer, PlanRequest, Target
+from tuner.request import Optimizer, Partition, PlanRequest, Target
 
 OPTIONS = {parameter.name: parameter for parameter in plan.params if isinstance(parameter, click.Option)}
 OWN = {"explain", "as_json", "format", "report"}
@@ -49,6 +49,7 @@ def test_help_shows_the_default_that_applies(name: str) -> None:
         ("attention", get_args(Attention)),
         ("optimizer", get_args(Optimizer)),
         ("runs_on", get_args(Target)),
+        ("partition", get_args(Partition)),
         ("format", FORMATS),
         *(
             (name, get_args(PlanRequest.model_fields[name].annotation))
@@ -56,7 +57,6 @@ def test_help_shows_the_default_that_applies(name: str) -> None:
                 "gradient_precision",
                 "optimizer_sharding",
                 "recompute",
-                "partition",
                 "search",
                 "rank_order",
             )

@@ -60,6 +60,7 @@ class _RankUpdates:
     def __init__(self, program: Program, rank: int, how: Synchronization) -> None:
         self._how = how
         self._stages = program.stages
+        self._micro_batches = program.micro_batches
         pipes, stages = (program.placement == rank).nonzero()
         self._held = sorted(zip(stages.tolist(), pipes.tolist(), strict=True), reverse=True)
         """(stage, pipe) that the rank holds, later stages first."""
@@ -92,7 +93,7 @@ class _RankUpdates:
             if held is not None:
                 yield from self._sync(current, held[1], held[0], group=self._stages + number)
         iteration, micro_batch = current
-        version = 1 + (iteration if micro_batch < 0 else micro_batch)
+        version = 1 + (iteration if micro_batch < 0 else iteration * self._micro_batches + micro_batch)
         for stage, pipe in self._held:
             yield Op(Kind.UPDATE, pipe, stage, micro_batch, 0, 1, version, iteration)
         if self._how.sharded:

@@ -1,0 +1,103 @@
+"""What does the simulation say of one configuration? Its program, run under the costs of its stages."""
+
+from dataclasses import dataclass
+
+from tuner.configuration import Configuration
+from tuner.evaluation import Evaluated, Evaluator
+from tuner.operation_costs import OperationCosts
+from tuner.schedules.generators import generate
+from tuner.schedules.lowering import lower
+from tuner.schedules.program import Program
+from tuner.simulation import simulate
+from tuner.timeline import Timeline
+
+_ITERATIONS = 4
+"""Iterations after which an asynchronous schedule has reached its period."""
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """Seconds of one iteration by part; they sum to `iteration_s`."""
+
+    iteration_s: float
+    compute_s: float
+    """Work of the busiest rank, with its optimizer step."""
+    bubble_s: float
+    p2p_s: float
+    """Messages on the critical path."""
+    all_reduce_s: float
+    """Collectives on the critical path."""
+
+
+class Rehearsal:
+    """Rehearses the configurations of one request; equal programs are made once."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
+        self._programs: dict[Configuration, Program] = {}
+
+    def rehearse(self, evaluated: Evaluated, index: int) -> Rehearsed:
+        """The iteration of one configuration by part; of an asynchronous schedule, one period."""
+        timeline = self.timeline(evaluated, index)
+        program = timeline.compiled.program
+        total = timeline.makespan_s if program.synchronous else _period(timeline)
+        path = timeline.critical_path()
+        compute = min(total, float(timeline.busy_s().max()) / program.iterations)
+        all_reduce = min(total - compute, path.collectives_s)
+        p2p = min(total - compute - all_reduce, path.messages_s)
+        return Rehearsed(total, compute, total - compute - all_reduce - p2p, p2p, all_reduce)
+
+    def timeline(self, evaluated: Evaluated, index: int) -> Timeline:
+        """The simulated iteration of one configuration; of an asynchronous schedule, several."""
+        configuration = evaluated.configuration(index)
+        program = self._program(configuration)
+        return simulate(program, self._costs(evaluated, index, program))
+
+    def _program(self, configuration: Configuration) -> Program:
+        key = configuration.with_(width=1, micro_batch_size=1, recompute="none")
+        if key not in self._programs:
+            self._programs[key] = lower(_generate(key))
+        return self._programs[key]
+
+    def _costs(self, evaluated: Evaluated, index: int, program: Program) -> OperationCosts:
+        variant, stages = evaluated.variant, evaluated.stages
+        network = self._evaluator.network(variant.layout)
+        latency, per_byte = network.links()
+        replicas = program.pipes * variant.layout.width
+        synchronization = self._evaluator.synchronization
+        sync = synchronization.collective_s(stages, network, copies=program.pipes)[index]
+        backward = stages.backward_s[index]
+        return OperationCosts(
+            forward_s=stages.forward_s[index],
+            backward_s=backward + stages.recomputed_forward_s[variant.recompute][index],
+            weight_gradient_s=backward / 2,
+            recompute_s=stages.recomputed_forward_s[variant.recompute][index],
+            update_s=stages.all_parameters[index]
+            * self._evaluator.costs.update_s_per_parameter(replicas=replicas),
+            sync_s=sync,
+            latency_s=latency,
+            seconds_per_byte=per_byte,
+            message_bytes=stages.cut_bytes[index],
+            lanes=synchronization.lanes,
+        )
+
+
+def _generate(configuration: Configuration) -> Program:
+    asynchronous = configuration.schedule in {"pipedream", "pipedream_2bw", "pipemare"}
+    return generate(
+        configuration.schedule,
+        depth=configuration.depth,
+        micro_batches=configuration.micro_batches,
+        scaling=configuration.scaling,
+        pipe_pairs=configuration.pipe_pairs,
+        iterations=_ITERATIONS if asynchronous else 1,
+    )
+
+
+def _period(timeline: Timeline) -> float:
+    """Time between the ends of the last two iterations."""
+    columns = timeline.compiled.program.columns
+    iteration = columns.iteration[timeline.compiled.first]
+    last = int(iteration.max())
+    ends = [float(timeline.end_s[iteration == number].max()) for number in (last - 1, last)]
+    return ends[1] - ends[0]
