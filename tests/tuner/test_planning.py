@@ -126,9 +126,7 @@ def test_the_numbers_of_a_plan_add_up(options: dict[str, Any], memory: float) ->
         assert 0 < predicted.mfu < 1
         assert -1e-9 <= predicted.bubble_ratio < 1
     # Those that were simulated come first.
-    speeds = [
-        (not getattr(c.predicted, "simulated", False), c.predicted.iteration_s) for c in plan.candidates
-    ]
+    speeds = [(not c.predicted.simulated, c.predicted.iteration_s) for c in plan.candidates]
     assert speeds == sorted(speeds)
     if plan.chosen:
         chosen = plan.chosen.model_dump(exclude={"memory"})
@@ -187,7 +185,8 @@ def test_the_exhaustive_search_is_never_worse(options: dict[str, Any], memory: f
 
 def _equation_1(candidate: Candidate) -> float:
     """Seconds of an iteration by the model that the search goes by."""
-    return getattr(candidate.predicted, "closed_form_s", None) or candidate.predicted.iteration_s
+    assert candidate.predicted.closed_form_s is not None
+    return candidate.predicted.closed_form_s
 
 
 def _place(candidate: Candidate) -> tuple[int, int, str]:

@@ -1,0 +1,1 @@
+"""Do published experiments come out as they were published?"""
