@@ -12,6 +12,7 @@ from cli.listing import list_documents
 from cli.plan import plan
 from cli.profile import profile
 from cli.serve import serve
+from cli.simulate import simulate
 
 EXAMPLE = "chimera plan --model bert-48 --cluster piz-daint --devices 32 --mini-batch-size 512"
 
@@ -29,7 +30,7 @@ def app(debug: bool) -> None:
     """Choose how to split the training of a large neural network over accelerators, and see why."""
 
 
-for command in (plan, list_documents, profile, serve, database):
+for command in (plan, simulate, list_documents, profile, serve, database):
     app.add_command(command)
 
 

@@ -49,7 +49,7 @@ def test_the_example_runs(
 
 def test_help_lists_only_commands_that_exist(chimera: Shell) -> None:
     """Nothing is promised."""
-    assert set(app.commands) == {"plan", "list", "profile", "serve", "database"}
+    assert set(app.commands) == {"plan", "simulate", "list", "profile", "serve", "database"}
     assert all(name in chimera("--help").out for name in app.commands)
 
 

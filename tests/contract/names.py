@@ -14,6 +14,7 @@ from api.settings import Settings
 from profiles.cluster import ClusterProfile
 from profiles.measurement import Measurements
 from profiles.timings import Profile
+from tuner.simulation_answer import SimulationAnswer
 
 FOLDER = Path(__file__).parent
 _SHAPE = frozenset(
@@ -25,6 +26,7 @@ SCHEMAS: dict[str, tuple[type[BaseModel], str]] = {
     "study": (StudyDocument, "serialization"),
     "study_page": (StudyPage, "serialization"),
     "study_request": (StudyRequest, "validation"),
+    "simulation": (SimulationAnswer, "serialization"),
     "profile": (Profile, "validation"),
     "cluster": (ClusterProfile, "validation"),
     "measurements": (Measurements, "validation"),

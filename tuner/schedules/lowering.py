@@ -45,7 +45,7 @@ def lower(program: Program, how: Lowering | None = None) -> Program:
     merged = np.concatenate([part for part, _, _ in rows], axis=1)
     key = np.concatenate([at * 4 + place for _, at, place in rows])
     order = np.argsort(key, kind="stable")
-    return program.lowered_to(_numbered(merged[:, order], key[order]))
+    return program.lowered_to(_numbered(np.take(merged, order, axis=1), key[order]))
 
 
 def _messages(program: Program) -> tuple[Integers, Integers]:
