@@ -5,6 +5,7 @@ TunerError
 ├── UnsupportedModelError    the model cannot be described from its configuration
 ├── UnsupportedOptionError   a sound option that is not modelled yet
 └── ScheduleError            a schedule cannot run that way, or a program is not a schedule
+    └── DeadlockError        its steps wait for each other in a circle
 """
 
 
@@ -26,3 +27,7 @@ class UnsupportedOptionError(TunerError):
 
 class ScheduleError(TunerError):
     """A schedule cannot run with that depth, micro-batches or option, or a program breaks its rules."""
+
+
+class DeadlockError(ScheduleError):
+    """Steps wait for each other in a circle; the message names where each rank is blocked."""

@@ -10,7 +10,7 @@ times.
 
 import numpy as np
 
-from tuner.errors import TunerError
+from tuner.errors import DeadlockError
 from tuner.operation_costs import OperationCosts, durations, transfer_times
 from tuner.schedules.collectives import CollectiveClock, awaited
 from tuner.schedules.compiled import NONE, Compiled, compile_program
@@ -18,10 +18,6 @@ from tuner.schedules.program import Program
 from tuner.timeline import Timeline
 
 NOT_YET = -1.0
-
-
-class DeadlockError(TunerError):
-    """Steps wait for each other in a circle; the message names where each rank is blocked."""
 
 
 def simulate(program: Program, costs: OperationCosts) -> Timeline:

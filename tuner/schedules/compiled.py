@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.errors import TunerError
+from tuner.schedules.messages import Message
 from tuner.schedules.program import Columns, Integers, Kind, Op, Program
 
 NONE = -1
@@ -15,6 +16,8 @@ NONE = -1
 class Transfers:
     """The messages of a program; every array has one entry for each."""
 
+    row: Integers
+    """Row of the SEND in the program's columns."""
     source: Integers
     """Sending rank."""
     target: Integers
@@ -45,6 +48,18 @@ class Compiled:
     inputs: tuple[Integers, Integers]
     """Transfers that the first and the second operation of each event wait for; NONE where there is none."""
     transfers: Transfers
+
+    def message(self, transfer: int) -> Message:
+        """What a transfer carries."""
+        columns, row = self.program.columns, int(self.transfers.row[transfer])
+        return Message(
+            bool(self.transfers.forward[transfer]),
+            int(columns.pipe[row]),
+            int(self.transfers.cut[transfer]),
+            int(columns.micro_batch[row]),
+            int(columns.part[row]),
+            int(columns.iteration[row]),
+        )
 
     def describe(self, events: list[int]) -> str:
         """Where ranks are blocked, for people."""
@@ -145,6 +160,7 @@ def _operation(program: Program, row: int) -> Op:
 def _transfers(columns: Columns, sends: Integers, receives: Integers, *, event_of_row: Integers) -> Transfers:
     forward = columns.kind[sends] == Kind.SEND_F
     return Transfers(
+        row=sends,
         source=columns.rank[sends],
         target=columns.rank[receives],
         forward=forward,
