@@ -641,3 +641,14 @@ def test_very_many_devices_are_planned(model: str, options: dict[str, Any]) -> N
     plan = make_plan(model=model, top=5, **options)
     assert plan.chosen is not None
     assert 1 <= len(plan.candidates) <= 5 <= max(5, plan.candidates_considered)
+
+
+def test_a_program_too_long_to_simulate_is_judged_by_equation_1() -> None:
+    """A million micro-batches would take minutes; the plan says that it did not simulate them."""
+    long = make_plan(devices=3, depth=3, width=1, micro_batch_size=1, mini_batch_size=1_000_000)
+    short = make_plan(devices=3, depth=3, width=1, micro_batch_size=1, mini_batch_size=100)
+    assert long.chosen is not None
+    assert short.chosen is not None
+    assert not long.chosen.predicted.simulated
+    assert long.chosen.predicted.iteration_s == long.chosen.predicted.closed_form_s
+    assert short.chosen.predicted.simulated
