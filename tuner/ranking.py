@@ -9,7 +9,7 @@ from tuner.search import Choice
 MOST_SIMULATED = 20
 """How many of the best by equation 1 are simulated."""
 
-_MOST_OPERATIONS = MOST_SIMULATED * 8192
+_MOST_OPERATIONS = 100_000
 """Forwards and backwards that are simulated for one list; longer programs leave room for fewer of them."""
 
 _FEWEST_SIMULATED = 3

@@ -90,21 +90,28 @@ def _number(identities: Integers) -> Integers:
 
 
 def awaited(compiled: Compiled, clock: CollectiveClock) -> dict[int, list[int]]:
-    """The instances that each UPDATE waits for: those of its rank in its round that stand before it.
+    """The instances that UPDATEs wait for: those of the rank's round that stand before its first UPDATE.
 
-    The all-gather of a sharded optimizer comes after the updates, and nothing in the program waits for it.
+    The later UPDATEs of a round come after the first and need not wait again; the all-gather of a sharded
+    optimizer comes after the updates, and nothing in the program waits for it.
     """
     columns, first = compiled.program.columns, compiled.first
+    kind = columns.kind[first]
+    events = np.flatnonzero((kind == Kind.SYNC) | (kind == Kind.UPDATE))
+    rows = first[events]
+    rounds = zip(
+        compiled.rank[events].tolist(), columns.iteration[rows].tolist(), columns.micro_batch[rows].tolist()
+    )
     waits: dict[int, list[int]] = {}
     before: list[int] = []
     current = (NONE, NONE, NONE)
-    for event in np.flatnonzero(np.isin(columns.kind[first], (Kind.SYNC, Kind.UPDATE))).tolist():
-        row = int(first[event])
-        this = (int(compiled.rank[event]), int(columns.iteration[row]), int(columns.micro_batch[row]))
+    for event, this in zip(events.tolist(), rounds, strict=True):
         if this != current:
             before, current = [], this
-        if columns.kind[row] == Kind.SYNC:
-            before.append(clock.instance_of[event])
+        instance = clock.instance_of.get(event)
+        if instance is not None:
+            before.append(instance)
         else:
-            waits[event] = list(before)
+            waits[event] = before
+            before = []
     return waits
