@@ -9,8 +9,14 @@ from tuner.search import Choice
 MOST_SIMULATED = 20
 """How many of the best by equation 1 are simulated."""
 
-_MOST_OPERATIONS = 100_000
-"""Forwards and backwards that are simulated for one list; longer programs leave room for fewer of them."""
+_SHORT = 8_192
+"""Forwards and backwards up to which a program is simulated whatever the others cost."""
+
+_MOST_OPERATIONS = 40_960
+"""Forwards and backwards of the longer programs that are simulated for one list."""
+
+_TOO_LONG = 100_000
+"""Forwards and backwards of a program that takes too long to simulate; equation 1 is near for so many."""
 
 _FEWEST_SIMULATED = 3
 
@@ -44,17 +50,19 @@ class Ranking:
         `choices` are in that order. What cannot win against the best iteration so far is not simulated, nor
         what lies beyond MOST_SIMULATED or beyond `operations`.
         """
-        if any(_operations(choice) > _MOST_OPERATIONS for choice in choices[:_FEWEST_SIMULATED]):
+        if any(_operations(choice) > _TOO_LONG for choice in choices[:_FEWEST_SIMULATED]):
             return tuple(Ranked(choice, None) for choice in choices)
         best, left = float("inf"), operations
         ranked: list[Ranked] = []
         for position, choice in enumerate(choices):
             size = _operations(choice)
-            affordable = position < _FEWEST_SIMULATED or (position < MOST_SIMULATED and size <= left)
+            affordable = position < MOST_SIMULATED and (
+                size <= _SHORT or size <= left or position < _FEWEST_SIMULATED
+            )
             if not affordable or choice.work_s > best or choice.iteration_s > _MOST_OVER * best:
                 ranked.append(Ranked(choice, None))
                 continue
-            left -= size
+            left -= size if size > _SHORT else 0
             ranked.append(self.judge(choice))
             best = min(best, ranked[-1].iteration_s)
         return tuple(sorted(ranked, key=_order))

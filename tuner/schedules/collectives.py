@@ -100,7 +100,10 @@ def awaited(compiled: Compiled, clock: CollectiveClock) -> dict[int, list[int]]:
     events = np.flatnonzero((kind == Kind.SYNC) | (kind == Kind.UPDATE))
     rows = first[events]
     rounds = zip(
-        compiled.rank[events].tolist(), columns.iteration[rows].tolist(), columns.micro_batch[rows].tolist()
+        compiled.rank[events].tolist(),
+        columns.iteration[rows].tolist(),
+        columns.micro_batch[rows].tolist(),
+        strict=True,
     )
     waits: dict[int, list[int]] = {}
     before: list[int] = []
