@@ -8,16 +8,20 @@ the UPDATE waits for it. Every time is the end of another event plus a cost, so 
 times.
 """
 
+from array import array
+
 import numpy as np
 
 from tuner.errors import DeadlockError
-from tuner.operation_costs import OperationCosts, durations, transfer_times
+from tuner.operation_costs import Floats, OperationCosts, durations, transfer_times
 from tuner.schedules.collectives import CollectiveClock, awaited
 from tuner.schedules.compiled import NONE, Compiled, compile_program
-from tuner.schedules.program import Program
+from tuner.schedules.program import Integers, Program
 from tuner.timeline import Timeline
 
 NOT_YET = -1.0
+SLOW = -2
+"""Instead of the event that sends an input: more than one thing is waited for."""
 
 
 def simulate(program: Program, costs: OperationCosts) -> Timeline:
@@ -29,30 +33,35 @@ def simulate(program: Program, costs: OperationCosts) -> Timeline:
 class _Run:
     """One pass over all events: each rank goes on until it waits for something that has not happened yet.
 
-    Ranks sleep on the event that sends their input, or on ~instance of a collective.
+    A rank sleeps on the event that sends its input, or on ~instance of a collective, which counts from the
+    end of `_asleep`; those that sleep on the same thing form a chain through `_behind`.
     """
 
     def __init__(self, compiled: Compiled, costs: OperationCosts) -> None:
         self._compiled = compiled
         self._duration = durations(compiled, costs).tolist()
-        delay, occupied = transfer_times(compiled, costs)
-        self._delay, self._occupied = delay.tolist(), occupied.tolist()
+        self._delay, self._occupied = transfer_times(compiled, costs)
         self._clock = CollectiveClock(compiled, costs.sync_s.tolist(), lanes=costs.lanes)
         self._awaited = awaited(compiled, self._clock)
-        self._waits = set(self._awaited) | set(self._clock.instance_of)
-        transfers = compiled.transfers
-        self._sent_by, self._posted_by = transfers.sent_by.tolist(), transfers.posted_by.tolist()
-        self._link = (transfers.source * compiled.program.depth + transfers.target).tolist()
+        transfers, first = compiled.transfers, compiled.inputs[0]
+        self._link = transfers.source * compiled.program.depth + transfers.target
         self._link_free = [0.0] * compiled.program.depth**2
-        self._inputs = [column.tolist() for column in compiled.inputs]
-        self._first = self._inputs[0]
-        self._start = [0.0] * len(compiled.rank)
+        self._start = array("d", bytes(8 * len(compiled.rank)))
         self._done = [NOT_YET] * len(compiled.rank) + [0.0]
         """When each rank goes on after each event; the last entry, at NONE, is the start of the program."""
-        self._left = [0.0] * len(self._sent_by)
-        self._sleepers: dict[int, list[int]] = {}
-        self._woken: list[int] = []
-        self._slow = self._waits | set(np.flatnonzero(compiled.inputs[1] != NONE).tolist())
+        self._left = array("d", bytes(8 * len(compiled.rank)))
+        """When the message leaves that is the plain input of an event."""
+        self._slow_left: dict[int, float] = {}
+        """When each other message leaves."""
+        self._ready = list(range(compiled.program.depth))
+        self._asleep = [NONE] * (len(compiled.rank) + len(self._clock.end))
+        self._behind = [NONE] * compiled.program.depth
+        self._sender = self._senders().tolist()
+        self._message = [
+            np.append(column, 0)[first].tolist()
+            for column in (transfers.posted_by, self._delay, self._link, self._occupied)
+        ]
+        """Of the input of each event: posted by, delay, link, and how long that is occupied."""
 
     def timeline(self) -> Timeline:
         """Run everything."""
@@ -64,57 +73,74 @@ class _Run:
             raise DeadlockError(self._compiled.describe(stuck))
         return self._finish()
 
-    def _sweep(self, positions: list[int], ends: list[int]) -> None:
+    def _senders(self) -> Integers:
+        """The event that sends each event's input; NONE without one, SLOW where that is not all."""
+        first, second = self._compiled.inputs
+        senders = np.append(self._compiled.transfers.sent_by, NONE)[first]
+        senders[(second != NONE) | ((first != NONE) & (senders == NONE))] = SLOW
+        senders[[*self._awaited, *self._clock.instance_of]] = SLOW
+        return senders
+
+    def _sweep(self, positions: list[int], ends: list[int]) -> None:  # noqa: C901 (calls would double its time)
         """Let every rank run from its position as far as it gets, until none gets further."""
-        first, start, done, duration = self._first, self._start, self._done, self._duration
-        sent_by, posted_by, delay, left = self._sent_by, self._posted_by, self._delay, self._left
-        link, free, occupied = self._link, self._link_free, self._occupied
-        sleepers, slow, ready = self._sleepers, self._slow, list(range(len(positions)))
+        start, done, duration, left = self._start, self._done, self._duration, self._left
+        sender, (poster, delay, link, occupied) = self._sender, self._message
+        free, asleep, behind, ready = self._link_free, self._asleep, self._behind, self._ready
         clocks = [0.0] * len(positions)
-        while ready:
-            rank = ready.pop()
+        for rank in ready:  # which grows as ranks are woken
             at, last, now = positions[rank], ends[rank], clocks[rank]
             while at < last:
-                begin, transfer = now, first[at]
-                if at in slow:
-                    blocker, begin = self._slow_start(at, now)
-                    if blocker is not None:
-                        sleepers.setdefault(blocker, []).append(rank)
+                begin, blocker = now, sender[at]
+                if blocker >= 0:
+                    leaves = done[blocker]
+                    if leaves < 0:
+                        asleep[blocker], behind[rank] = rank, asleep[blocker]
                         break
-                elif transfer >= 0:
-                    if done[sent_by[transfer]] < 0:
-                        sleepers.setdefault(sent_by[transfer], []).append(rank)
+                    posted, route = done[poster[at]], link[at]
+                    if posted > leaves:  # noqa: PLR1730 (max takes twice as long)
+                        leaves = posted
+                    if free[route] > leaves:  # noqa: PLR1730
+                        leaves = free[route]
+                    left[at], free[route] = leaves, leaves + occupied[at]
+                    leaves += delay[at]
+                    if leaves > now:
+                        begin = leaves
+                elif blocker == SLOW:
+                    unknown, begin = self._slow_start(at, now)
+                    if unknown is not None:
+                        asleep[unknown], behind[rank] = rank, asleep[unknown]
                         break
-                    route = link[transfer]
-                    leaves = max(done[sent_by[transfer]], done[posted_by[transfer]], free[route])
-                    left[transfer], free[route] = leaves, leaves + occupied[transfer]
-                    begin = max(now, leaves + delay[transfer])
                 start[at] = begin
                 done[at] = now = begin + duration[at]
-                if at in sleepers:
-                    ready.extend(sleepers.pop(at))
+                if asleep[at] >= 0:
+                    self._wake(at)
                 at += 1
-            if self._woken:
-                ready.extend(self._woken)
-                self._woken.clear()
             positions[rank], clocks[rank] = at, now
 
+    def _wake(self, blocker: int) -> None:
+        sleeper = self._asleep[blocker]
+        while sleeper != NONE:
+            self._ready.append(sleeper)
+            sleeper = self._behind[sleeper]
+
     def _slow_start(self, event: int, now: float) -> tuple[int | None, float]:
-        """When an event may start that waits for a collective or for two messages."""
-        if event in self._waits:
+        """What an event waits for, or None, and when it may start: one for which `_senders` says SLOW."""
+        if event in self._awaited or event in self._clock.instance_of:
             return self._collective(event, now)
-        transfers = [column[event] for column in self._inputs]
+        transfers = [int(column[event]) for column in self._compiled.inputs if column[event] != NONE]
         for transfer in transfers:
-            if self._done[self._sent_by[transfer]] < 0:
-                return self._sent_by[transfer], now
+            sender = int(self._compiled.transfers.sent_by[transfer])
+            if self._done[sender] < 0:
+                return sender, now
         return None, max(now, *map(self._arrival, transfers))
 
     def _arrival(self, transfer: int) -> float:
         """When a message is there: it leaves when sent, posted and its link free."""
-        route = self._link[transfer]
-        sent, posted = self._done[self._sent_by[transfer]], self._done[self._posted_by[transfer]]
+        transfers, route = self._compiled.transfers, int(self._link[transfer])
+        sent, posted = self._done[transfers.sent_by[transfer]], self._done[transfers.posted_by[transfer]]
         leaves = max(sent, posted, self._link_free[route])
-        self._left[transfer], self._link_free[route] = leaves, leaves + self._occupied[transfer]
+        self._link_free[route] = leaves + float(self._occupied[transfer])
+        self._slow_left[transfer] = leaves
         return float(leaves + self._delay[transfer])
 
     def _collective(self, event: int, now: float) -> tuple[int | None, float]:
@@ -122,7 +148,7 @@ class _Run:
         instance = self._clock.instance_of.get(event)
         if instance is not None:
             for settled in self._clock.arrive(instance, now):
-                self._woken.extend(self._sleepers.pop(~settled, ()))
+                self._wake(~settled)
             return None, now
         for awaited_instance in self._awaited[event]:
             end = self._clock.end[awaited_instance]
@@ -132,15 +158,23 @@ class _Run:
         return None, now
 
     def _finish(self) -> Timeline:
-        start, end = np.array(self._start), np.array(self._done[:-1])
+        start, done = np.array(self._start), np.array(self._done)
+        end = done[:-1].copy()
         for event, instance in self._clock.instance_of.items():
             begun, ended = self._clock.start[instance], self._clock.end[instance]
             if begun is None or ended is None:
                 raise DeadlockError(self._compiled.describe([event]))
             start[event], end[event] = begun, ended
-        left, delay = np.array(self._left), np.array(self._delay)
-        done = np.array(self._done)
-        return Timeline(self._compiled, start, end, done, left, left + delay, self._held_by())
+        left = self._departures()
+        return Timeline(self._compiled, start, end, done, left, left + self._delay, self._held_by())
+
+    def _departures(self) -> Floats:
+        """When each message leaves."""
+        left = np.zeros(len(self._delay))
+        plain = np.flatnonzero(np.array(self._sender) >= 0)
+        left[self._compiled.inputs[0][plain]] = np.array(self._left)[plain]
+        left[list(self._slow_left)] = list(self._slow_left.values())
+        return left
 
     def _held_by(self) -> dict[int, int]:
         """For each UPDATE the SYNC of the last member of the collective that ended last before it."""

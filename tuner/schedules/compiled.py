@@ -86,9 +86,10 @@ def compile_program(program: Program) -> Compiled:
     first[events[::-1]] = rows[::-1]
     second = np.where(np.bincount(events, minlength=count) > 1, first + 1, NONE)
     rank = columns.rank[first]
-    sends, receives = _pairs(program)
+    sends, receives, keys = _pairs(program)
     transfers = _transfers(columns, sends, receives, event_of_row=event_of_row)
-    inputs = _inputs(program, first, second, receives=receives)
+    one, other = _waits(program, first, keys), _waits(program, second, keys)
+    inputs = np.where(one == NONE, other, one), np.where(one == NONE, NONE, other)
     begins = np.searchsorted(rank, np.arange(program.depth + 1)).tolist()
     return Compiled(program, first, second, rank, begins, inputs, transfers)
 
@@ -97,7 +98,7 @@ def _events(columns: Columns, message: NDArray[np.bool_]) -> Integers:
     """For each row its event; for a SEND or RECV the last event before it on its rank, or NONE."""
     starts = np.concatenate([[True], columns.step[1:] != columns.step[:-1]]) & ~message
     event = np.cumsum(starts) - 1
-    first_of_rank = np.searchsorted(columns.rank, columns.rank)
+    first_of_rank = np.searchsorted(columns.rank, np.arange(columns.rank.max(initial=0) + 1))[columns.rank]
     before_rank = np.where(first_of_rank > 0, event[first_of_rank - 1], NONE)
     return np.where(message & (event == before_rank), NONE, event)
 
@@ -114,7 +115,8 @@ def _keys(program: Program, rows: Integers, *, forward: NDArray[np.bool_], cut: 
         (columns.micro_batch[rows], program.micro_batches),
         (columns.part[rows], parts),
     ):
-        key = key * size + value
+        if size > 1:
+            key = key * size + value
     return key
 
 
@@ -126,17 +128,13 @@ def _message_keys(program: Program, rows: Integers) -> Integers:
     return _keys(program, rows, forward=forward, cut=columns.stage[rows] - behind)
 
 
-def _pairs(program: Program) -> tuple[Integers, Integers]:
-    """Rows of the SENDs and of their RECVs, in the order of the message keys."""
+def _pairs(program: Program) -> tuple[Integers, Integers, Integers]:
+    """Rows of the SENDs and of their RECVs, and the message keys by which they are sorted."""
     columns = program.columns
     sends = np.flatnonzero((columns.kind == Kind.SEND_F) | (columns.kind == Kind.SEND_B))
     receives = np.flatnonzero((columns.kind == Kind.RECV_F) | (columns.kind == Kind.RECV_B))
-    send_keys, receive_keys = (
-        _message_keys(program, sends),
-        _message_keys(program, receives),
-    )
-    sends, send_keys = sends[np.argsort(send_keys)], np.sort(send_keys)
-    receives, receive_keys = receives[np.argsort(receive_keys)], np.sort(receive_keys)
+    sends, send_keys = _sorted(sends, _message_keys(program, sends))
+    receives, receive_keys = _sorted(receives, _message_keys(program, receives))
     if len(sends) != len(receives) or (send_keys != receive_keys).any():
         odd = np.setxor1d(send_keys, receive_keys)
         rows = np.concatenate([sends[np.isin(send_keys, odd)], receives[np.isin(receive_keys, odd)]])
@@ -148,7 +146,12 @@ def _pairs(program: Program) -> tuple[Integers, Integers]:
         raise UnmatchedMessageError(
             f"{shown}: every SEND needs one RECV ({len(sends)} and {len(receives)} found)"
         )
-    return sends, receives
+    return sends, receives, send_keys
+
+
+def _sorted(rows: Integers, keys: Integers) -> tuple[Integers, Integers]:
+    order = np.argsort(keys)
+    return rows[order], keys[order]
 
 
 def _operation(program: Program, row: int) -> Op:
@@ -171,26 +174,18 @@ def _transfers(columns: Columns, sends: Integers, receives: Integers, *, event_o
     )
 
 
-def _inputs(
-    program: Program, first: Integers, second: Integers, *, receives: Integers
-) -> tuple[Integers, Integers]:
-    """The transfers that each event's operations wait for, with the only one first."""
-    known = _message_keys(program, receives)
-    one, other = _waits(program, first, known), _waits(program, second, known)
-    return np.where(one == NONE, other, one), np.where(one == NONE, NONE, other)
-
-
 def _waits(program: Program, rows: Integers, known: Integers) -> Integers:
     """The transfer that each operation waits for; `known` are the sorted message keys."""
-    columns, placement = program.columns, program.placement
+    columns = program.columns
     waits = np.full(len(rows), NONE, dtype=np.int64)
-    kind, stage, pipe = columns.kind[rows], columns.stage[rows], columns.pipe[rows]
-    forward = kind == Kind.F
-    cut = np.where(forward, stage - 1, stage)
-    needs = forward | (kind == Kind.B) | (kind == Kind.I)
-    at = np.flatnonzero((rows != NONE) & needs & (cut >= 0) & (cut < program.stages - 1))
-    at = at[(placement[:, 1:] != placement[:, :-1])[pipe[at], cut[at]]]
-    keys = _keys(program, rows[at], forward=forward[at], cut=cut[at])
+    at = np.flatnonzero(rows != NONE)
+    at = at[np.isin(columns.kind[rows[at]], (Kind.F, Kind.B, Kind.I))]
+    stage, forward = columns.stage[rows[at]], columns.kind[rows[at]] == Kind.F
+    cut = stage - forward
+    differs = np.pad(program.placement[:, 1:] != program.placement[:, :-1], ((0, 0), (0, 1)))
+    crosses = differs[columns.pipe[rows[at]], cut]
+    at, forward, cut = at[crosses], forward[crosses], cut[crosses]
+    keys = _keys(program, rows[at], forward=forward, cut=cut)
     found = np.searchsorted(known, keys)
     missing = np.append(known, NONE)[found] != keys
     if missing.any():
