@@ -91,8 +91,9 @@ def _live(configuration: Configuration, pipe: int, stage: int) -> float:
             return min(unit // pipes + (pipe < unit % pipes), left)
         case "chimera", scaling:
             return min(depth, depth / 2 + left) / (1 if scaling == "doubling" else 2)
-        case _:
+        case (("pipedream" | "pipedream_2bw"), _):
             return left
+    raise AssertionError(f"{configuration.schedule} is not recomputed by hand")
 
 
 def _one_rank(
