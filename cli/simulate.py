@@ -81,7 +81,7 @@ def simulate(*, as_json: bool, trace: Path | None, format: str | None, **asked: 
         from cli.files import write_whole
 
         write_whole(trace, written)
-        click.echo(f"Wrote {format or 'perfetto'} to {trace}", err=True)
+        click.echo(f"Wrote the timeline to {trace}", err=True)
     if as_json:
         _print_json(request, timeline, costs=costs, seconds=seconds)
     elif format and trace is None:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tuner.operation_costs import Floats, OperationCosts
-from tuner.schedules.program import Integers, Kind, Program
+from tuner.operation_costs import OperationCosts
+from tuner.schedules.program import Kind, Program
 from tuner.timeline import Timeline
 
 
@@ -22,25 +22,22 @@ class LowerBounds:
 def lower_bounds(timeline: Timeline, costs: OperationCosts) -> LowerBounds:
     """The bounds of the program of a timeline under the costs it was simulated with."""
     program = timeline.compiled.program
-    chains = [_chain(program, costs, ranks) for ranks in program.placement]
+    chains = [_chain(program, costs, pipe) for pipe in range(program.pipes)]
     return LowerBounds(float(timeline.busy_s().max(initial=0.0)), max(chains))
 
 
-def _chain(program: Program, costs: OperationCosts, ranks: Integers) -> float:
+def _chain(program: Program, costs: OperationCosts, pipe: int) -> float:
     """Σ (F + B) over the stages of a pipe, and its messages; where B is split, Σ I and the last W."""
-    kinds = program.columns.kind
-    backwards = np.isin(kinds, (Kind.B, Kind.I))
-    parts = int(program.columns.parts[backwards].max(initial=1))
-    there = costs.latency_s[ranks[:-1], ranks[1:]] + _transfer_s(costs, ranks[:-1], ranks[1:])
-    back = costs.latency_s[ranks[1:], ranks[:-1]] + _transfer_s(costs, ranks[1:], ranks[:-1]) / parts
-    apart = ranks[1:] != ranks[:-1]
-    messages = float((there + back)[apart].sum())
-    forward = float(costs.forward_s.sum())
+    kinds, ranks = program.columns.kind, program.placement[pipe]
+    parts = int(program.columns.parts[np.isin(kinds, (Kind.B, Kind.I))].max(initial=1))
+    forward, backward, weight, cut_bytes = (
+        np.broadcast_to(values, program.placement.shape)[pipe]
+        for values in (costs.forward_s, costs.backward_s, costs.weight_gradient_s, costs.message_bytes)
+    )
+    there, back = (ranks[:-1], ranks[1:]), (ranks[1:], ranks[:-1])
+    sent = cut_bytes[:-1] * costs.seconds_per_byte[there] + costs.latency_s[there]
+    returned = cut_bytes[:-1] * costs.seconds_per_byte[back] / parts + costs.latency_s[back]
+    chain = forward.sum() + (sent + returned)[ranks[1:] != ranks[:-1]].sum()
     if (kinds == Kind.W).any():
-        inputs = costs.backward_s - costs.weight_gradient_s
-        return forward + messages + float(inputs.sum() + costs.weight_gradient_s[0])
-    return forward + messages + float(costs.backward_s.sum()) / parts
-
-
-def _transfer_s(costs: OperationCosts, source: Integers, target: Integers) -> Floats:
-    return np.asarray(costs.message_bytes[:-1] * costs.seconds_per_byte[source, target])
+        return float(chain + (backward - weight).sum() + weight[0])
+    return float(chain + backward.sum() / parts)

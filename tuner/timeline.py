@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.schedules.compiled import NONE, Compiled
-from tuner.schedules.program import Integers, Kind
+from tuner.schedules.program import Columns, Integers, Kind
 
 Floats = NDArray[np.float64]
 
@@ -19,7 +19,7 @@ class CriticalPath:
     events: tuple[int, ...]
     forwards: float
     backwards: float
-    """B and I, parts counting as such."""
+    """B and I; a half counts 1/2."""
     weight_gradients: float
     messages_s: float
     """Time on the chain that is spent waiting for messages."""
@@ -66,7 +66,7 @@ class Timeline:
         return float(1 - self.busy_s().sum() / total) if total else 0.0
 
     def live(self) -> tuple[Integers, Floats, Floats]:
-        """Rows of the operations that change what is alive, by how much, and the rank's live count after each.
+        """Rows of the operations that change what is alive, by how much, and the live count after each.
 
         A forward adds a micro-batch; a backward (B, or W where it is split) removes one, or its part of one.
         """
@@ -96,15 +96,15 @@ class Timeline:
             event = self._binding(event)
         chain.reverse()
         path = np.array(chain, dtype=np.int64)
-        rows = first[path]
-        kind, weight = columns.kind[rows], 1.0 / columns.parts[rows]
+        kind, second = columns.kind[first[path]], self.compiled.second[path]
+        rows = np.concatenate([first[path], second[second != NONE]])
         waited = self.start_s[path] - self.done_s[np.append(NONE, path[:-1])]
         holding = np.isin(path, list(self.held_by)) & (np.append(NONE, kind[:-1]) == Kind.SYNC)
         return CriticalPath(
             events=tuple(chain),
-            forwards=float(weight[kind == Kind.F].sum()),
-            backwards=float(weight[(kind == Kind.B) | (kind == Kind.I)].sum()),
-            weight_gradients=float(weight[kind == Kind.W].sum()),
+            forwards=_count(columns, rows, Kind.F),
+            backwards=_count(columns, rows, Kind.B, Kind.I),
+            weight_gradients=_count(columns, rows, Kind.W),
             messages_s=float(waited[~holding & (kind != Kind.SYNC)].sum()),
             collectives_s=float(waited[holding].sum()),
         )
@@ -124,3 +124,9 @@ class Timeline:
                 posted = int(compiled.transfers.posted_by[transfer])
                 return sent if self.done_s[sent] >= self.done_s[posted] else posted
         return before
+
+
+def _count(columns: Columns, rows: Integers, *kinds: Kind) -> float:
+    """How many operations of these kinds are in the rows, in whole ones."""
+    counted = rows[np.isin(columns.kind[rows], kinds)]
+    return float((1.0 / columns.parts[counted]).sum())

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tuner.schedules.compiled import NONE
-from tuner.schedules.program import Collective, Integers, Kind, Program
+from tuner.schedules.program import Collective, Kind, Program
 from tuner.timeline import Floats, Timeline
 from tuner.timeline_lanes import lanes
 
@@ -66,29 +66,15 @@ def _messages(timeline: Timeline) -> Iterator[Event]:
         ("send", transfers.source.tolist(), lanes(left, arrival, transfers.source).tolist()),
         ("receive", transfers.target.tolist(), lanes(left, arrival, transfers.target).tolist()),
     ]
-    consumers = _consumers(timeline).tolist()
-    for number, row in enumerate(consumers):
+    for number, row in enumerate(transfers.row.tolist()):
         what = "activation" if transfers.forward[number] else "gradient"
-        _, arguments = _operation(program, row)
-        arguments |= {"from": sides[0][1][number], "to": sides[1][1][number]}
+        arguments = _arguments(program, row) | {"from": sides[0][1][number], "to": sides[1][1][number]}
         for side, ranks, lane in sides:
             thread = THREADS[side] + lane[number]
             yield _complete(
                 f"{what} {arguments['micro_batch']}", ranks[number], thread,
                 at=start[number], length=length[number], args=arguments,
             ) | {"bind_id": hex(number + 1), "flow_out" if side == "send" else "flow_in": True}  # fmt: skip
-
-
-def _consumers(timeline: Timeline) -> Integers:
-    """The row of the operation that each message is for; of a fused pair the one of its direction."""
-    compiled = timeline.compiled
-    kind, forward = compiled.program.columns.kind, compiled.transfers.forward
-    rows = np.zeros(len(forward), dtype=np.int64)
-    for inputs in compiled.inputs:
-        events = np.flatnonzero(inputs != NONE)
-        number, first = inputs[events], compiled.first[events]
-        rows[number] = np.where((kind[first] == Kind.F) == forward[number], first, compiled.second[events])
-    return rows
 
 
 def _collectives(timeline: Timeline) -> Iterator[Event]:
@@ -112,20 +98,17 @@ def _collectives(timeline: Timeline) -> Iterator[Event]:
 
 def _operation(program: Program, row: int) -> tuple[str, Event]:
     """Name and arguments; an arrow gives the direction where there are two."""
+    kind, arguments = Kind(program.columns.kind[row]), _arguments(program, row)
+    arrow = "" if program.pipes == 1 else "↑" if arguments["pipe"] % 2 else "↓"
+    number = arguments["stage" if kind == Kind.UPDATE else "micro_batch"]
+    return f"{_NAMES[kind]}{arrow} {number}", arguments
+
+
+def _arguments(program: Program, row: int) -> Event:
     columns = program.columns
-    kind, pipe, stage = Kind(columns.kind[row]), int(columns.pipe[row]), int(columns.stage[row])
-    micro_batch, parts = int(columns.micro_batch[row]), int(columns.parts[row])
-    arguments = {
-        "stage": stage,
-        "pipe": pipe,
-        "micro_batch": micro_batch,
-        "version": int(columns.version[row]),
-        "iteration": int(columns.iteration[row]),
-    }
-    if parts > 1:
-        arguments["part"] = int(columns.part[row])
-    arrow = "" if program.pipes == 1 else "↑" if pipe % 2 else "↓"
-    return f"{_NAMES[kind]}{arrow} {stage if kind == Kind.UPDATE else micro_batch}", arguments
+    fields = ("stage", "pipe", "micro_batch", "version", "iteration")
+    arguments = {name: int(getattr(columns, name)[row]) for name in fields}
+    return arguments | {"part": int(columns.part[row])} if columns.parts[row] > 1 else arguments
 
 
 def _microseconds(start: Floats, end: Floats) -> tuple[list[float], list[float]]:

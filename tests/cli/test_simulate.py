@@ -153,6 +153,16 @@ def test_one_pipe_has_equal_forwards_and_backwards_on_its_path(
     assert path["forwards"] == path["backwards"] == micro_batches + depth - 1
 
 
+@pytest.mark.parametrize(("depth", "micro_batches"), [(4, 8), (8, 16), (8, 20)])
+def test_both_operations_of_a_fused_pair_are_on_the_path(
+    chimera: Shell, depth: int, micro_batches: int
+) -> None:
+    """Where weight gradients take no time, F + 2 for each backward on the path is the makespan."""
+    answer = ask(chimera, "dualpipe", depth, micro_batches, weight_gradient=0)
+    path = answer["critical_path"]
+    assert path["forwards"] + 2 * path["backwards"] == answer["makespan"]
+
+
 @pytest.mark.parametrize(
     ("schedule", "depth", "micro_batches"),
     [("pipedream", 4, 1), ("pipedream", 4, 8), ("pipedream_2bw", 4, 4), ("pipemare", 8, 3)],

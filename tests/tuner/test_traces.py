@@ -97,12 +97,12 @@ def test_an_arrow_leads_from_every_send_to_its_receive(schedule: str, options: d
         assert (first["pid"], second["pid"]) == (first["args"]["from"], first["args"]["to"])
 
 
-def test_messages_carry_what_their_receiver_computes_next() -> None:
-    """Also where it is the second of a fused pair: stage and micro-batch exist at the receiver."""
+def test_messages_are_told_by_what_was_sent() -> None:
+    """Stage and pipe are those of the sender."""
     timeline = make_timeline("dualpipe", 4, 10, hop_latency=0.1)
     events, _ = read(timeline)
     placement = timeline.compiled.program.placement
-    for event in (e for e in events if "flow_in" in e):
+    for event in (e for e in events if "flow_out" in e):
         held = placement[event["args"]["pipe"]][event["args"]["stage"]]
         assert held == event["pid"]
         assert event["name"].split()[0] in {"activation", "gradient"}
