@@ -47,7 +47,10 @@ def updates_due(program: Program, how: Synchronization) -> list[Due]:
     _, last = np.unique(keys[:, ::-1], axis=1, return_index=True)
     complete = np.sort(len(rows) - 1 - last)
     ranks = [_RankUpdates(program, rank, how) for rank in range(program.depth)]
-    for rank, iteration, micro_batch, stage, row in np.vstack([keys[:, complete], rows[complete]]).T.tolist():
+    places = np.vstack([keys[:, complete], rows[complete]]).T.tolist()
+    for rank, iteration, micro_batch, stage, _ in places:
+        ranks[rank].expect((iteration, micro_batch), stage)
+    for rank, iteration, micro_batch, stage, row in places:
         ops = list(ranks[rank].completed((iteration, micro_batch), stage))
         if ops:
             due.append((row, ops))
@@ -55,7 +58,10 @@ def updates_due(program: Program, how: Synchronization) -> list[Due]:
 
 
 class _RankUpdates:
-    """What is due on one rank as its stages complete their gradients, round by round."""
+    """What is due on one rank as its stages complete their gradients, round by round.
+
+    A stage whose pipe has no micro-batch in a round has nothing to complete, and takes part all the same.
+    """
 
     def __init__(self, program: Program, rank: int, how: Synchronization) -> None:
         self._how = how
@@ -64,18 +70,21 @@ class _RankUpdates:
         pipes, stages = (program.placement == rank).nonzero()
         self._held = sorted(zip(stages.tolist(), pipes.tolist(), strict=True), reverse=True)
         """(stage, pipe) that the rank holds, later stages first."""
-        self._complete: dict[Round, set[int]] = defaultdict(set)
+        self._incomplete: dict[Round, set[int]] = defaultdict(set)
         self._started: Counter[Round] = Counter()
         """How many of the held stages have started their collective."""
 
+    def expect(self, current: Round, stage: int) -> None:
+        """`stage` has gradients to compute in that round."""
+        self._incomplete[current].add(stage)
+
     def completed(self, current: Round, stage: int) -> Iterator[Op]:
         """What is due once `stage` has the gradients of the whole round."""
-        complete = self._complete[current]
-        complete.add(stage)
-        done = len(complete) == len(self._held)
+        incomplete = self._incomplete[current]
+        incomplete.remove(stage)
         while self._started[current] < len(self._held):
             later, pipe = self._held[self._started[current]]
-            if later not in complete or not (done or self._early(later)):
+            if later in incomplete or (incomplete and not self._early(later)):
                 return
             self._started[current] += 1
             yield from self._sync(current, pipe, later, group=later)
