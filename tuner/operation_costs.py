@@ -1,4 +1,7 @@
-"""What does every operation of a program cost? Seconds by stage, links by pair of ranks, bytes by cut."""
+"""What does every operation of a program cost? Seconds by stage, links by pair of ranks, bytes by cut.
+
+What is given by stage or cut is [s], or [p, s] where the pipes of a program differ.
+"""
 
 from dataclasses import dataclass
 
@@ -33,6 +36,8 @@ class OperationCosts:
     """Time of a fused pair over the sum of its two."""
     lanes: int | None = None
     """Collectives of one rank that run at once; None for any number."""
+    slow_down: float = 0.0
+    """While a collective runs on a rank, its computation takes 1 + slow_down times as long."""
 
     @classmethod
     def uniform(
@@ -57,17 +62,26 @@ class OperationCosts:
             weight_gradient_s=ones * weight / share,
             recompute_s=ones * forward_s / share,
             update_s=ones * update_s,
-            sync_s=np.full(stages + 64, sync_s),
+            sync_s=np.full(count_groups(program), sync_s),
             latency_s=np.full((depth, depth), hop_latency_s),
             seconds_per_byte=np.zeros((depth, depth)),
             message_bytes=np.zeros(stages),
         )
 
 
+def by_pipe(values: Floats | float, program: Program) -> Floats:
+    """Values of every stage, which may be the same for all pipes [p, s]."""
+    return np.broadcast_to(np.asarray(values, dtype=np.float64), program.placement.shape)
+
+
+def count_groups(program: Program) -> int:
+    """Parameter groups: one of each stage, and the tied ones that have collectives."""
+    return max(program.stages, int(program.columns.group.max(initial=NONE)) + 1)
+
+
 def durations(compiled: Compiled, costs: OperationCosts) -> Floats:
     """Seconds of every event; a SYNC takes no time of its rank."""
     program, columns = compiled.program, compiled.program.columns
-    none = np.zeros(program.stages)
     by_kind = {
         Kind.F: costs.forward_s,
         Kind.B: costs.backward_s,
@@ -76,21 +90,23 @@ def durations(compiled: Compiled, costs: OperationCosts) -> Floats:
         Kind.RECOMPUTE: costs.recompute_s,
         Kind.UPDATE: costs.update_s,
     }
-    table = np.stack([by_kind.get(kind, none) for kind in Kind])
+    table = np.stack([by_pipe(by_kind.get(kind, 0.0), program) for kind in Kind])
 
     def of(rows: Integers) -> Floats:
-        return np.asarray(table[columns.kind[rows], columns.stage[rows]] / columns.parts[rows])
+        at = columns.kind[rows], columns.pipe[rows], columns.stage[rows]
+        return np.asarray(table[at] / columns.parts[rows])
 
-    fused = compiled.second != NONE
-    return np.where(
-        fused, (of(compiled.first) + of(compiled.second)) * costs.fused_factor, of(compiled.first)
-    )
+    alone, fused = of(compiled.first), np.flatnonzero(compiled.second != NONE)
+    alone[fused] = (alone[fused] + of(compiled.second[fused])) * costs.fused_factor
+    return alone
 
 
 def transfer_times(compiled: Compiled, costs: OperationCosts) -> tuple[Floats, Floats]:
     """For every message the time from leaving to arriving, and how long it occupies its link."""
     transfers = compiled.transfers
     pair = transfers.source, transfers.target
-    occupied = costs.message_bytes[transfers.cut] * costs.seconds_per_byte[pair]
+    pipe = compiled.program.columns.pipe[transfers.row]
+    size = by_pipe(costs.message_bytes, compiled.program)[pipe, transfers.cut]
+    occupied = size * costs.seconds_per_byte[pair]
     occupied = np.where(transfers.forward, occupied, occupied / transfers.parts)
     return costs.latency_s[pair] + occupied, occupied

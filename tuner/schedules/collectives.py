@@ -1,10 +1,11 @@
 """When does each gradient collective run, given when its members arrive?"""
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
 
-from tuner.schedules.compiled import NONE, Compiled
+from tuner.schedules.compiled import Compiled
 from tuner.schedules.program import Integers, Kind
 
 
@@ -95,26 +96,23 @@ def awaited(compiled: Compiled, clock: CollectiveClock) -> dict[int, list[int]]:
     The later UPDATEs of a round come after the first and need not wait again; the all-gather of a sharded
     optimizer comes after the updates, and nothing in the program waits for it.
     """
-    columns, first = compiled.program.columns, compiled.first
+    program, columns, first = compiled.program, compiled.program.columns, compiled.first
     kind = columns.kind[first]
     events = np.flatnonzero((kind == Kind.SYNC) | (kind == Kind.UPDATE))
     rows = first[events]
     rounds = zip(
         compiled.rank[events].tolist(),
+        program.jobs[columns.pipe[rows]].tolist(),
         columns.iteration[rows].tolist(),
         columns.micro_batch[rows].tolist(),
         strict=True,
     )
     waits: dict[int, list[int]] = {}
-    before: list[int] = []
-    current = (NONE, NONE, NONE)
+    before: dict[tuple[int, ...], list[int]] = defaultdict(list)
     for event, this in zip(events.tolist(), rounds, strict=True):
-        if this != current:
-            before, current = [], this
         instance = clock.instance_of.get(event)
         if instance is not None:
-            before.append(instance)
+            before[this].append(instance)
         else:
-            waits[event] = before
-            before = []
+            waits[event] = before.pop(this, [])
     return waits

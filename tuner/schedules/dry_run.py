@@ -6,7 +6,8 @@ Modes
     ordered     the transfers between two ranks, either way, complete in program order on both (NCCL)
 
 SEND and RECV start a transfer and go on; with `blocking` they return when it is complete, as in programs from
-outside. Collectives run in program order on every rank, in every mode.
+outside. Collectives run in program order on every rank, in every mode, and need every rank that holds one of
+their stages.
 """
 
 from collections import defaultdict
@@ -40,6 +41,8 @@ class _Walk:
         self._members = self._collective_members()
         self._turns = [[_collective(op) for op in ops if op.kind == Kind.SYNC] for ops in self._ops]
         self._arrived: dict[Hashable, set[int]] = defaultdict(set)
+        self._awaited: dict[tuple[int, Hashable], list[Hashable]] = defaultdict(list)
+        """What the UPDATEs of a rank's round wait for."""
         self._reduced: set[tuple[int, Hashable]] = set()
 
     def run(self) -> None:
@@ -72,10 +75,11 @@ class _Walk:
             done = message in self._complete or (op.kind in SENDS and self._mode == "buffered")
             return done or not self._blocking
         if op.kind == Kind.SYNC:
+            self._awaited[self._round(rank, op)].append(_collective(op))
             self._arrive(rank, _collective(op))
             return True
         if op.kind == Kind.UPDATE:
-            return self._synchronized(rank, op)
+            return all((rank, awaited) in self._reduced for awaited in self._awaited[self._round(rank, op)])
         needed = needed_by(op, self._program)
         return needed is None or needed in self._complete
 
@@ -108,11 +112,24 @@ class _Walk:
         return dict(queues)
 
     def _collective_members(self) -> dict[Hashable, set[int]]:
+        """The ranks that join each collective; raises DeadlockError where one that must does not."""
         members: dict[Hashable, set[int]] = defaultdict(set)
+        syncs: dict[Hashable, dict[tuple[int, int], Op]] = defaultdict(dict)
+        jobs = self._program.jobs
         for rank, ops in enumerate(self._ops):
             for op in ops:
                 if op.kind == Kind.SYNC:
                     members[_collective(op)].add(rank)
+                    syncs[_collective(op)][int(jobs[op.pipe]), op.stage] = op
+        holders = {
+            (job, stage): set(self._program.placement[jobs == job, stage].tolist())
+            for job in set(jobs.tolist())
+            for stage in range(self._program.stages)
+        }
+        for collective, named in syncs.items():
+            for place, op in named.items():
+                for rank in sorted(holders[place] - members[collective]):
+                    raise DeadlockError(f"{self._mode}: {op} waits for rank {rank}, which does not join it")
         return members
 
     def _arrive(self, rank: int, collective: Hashable) -> None:
@@ -129,16 +146,9 @@ class _Walk:
                     turn.pop(0)
                 ready.extend(turn[0] for turn in turns if turn)
 
-    def _synchronized(self, rank: int, update: Op) -> bool:
-        """Whether the collectives that stand before an UPDATE on its rank, in its round, have run."""
-        before = self._ops[rank][: self._at[rank]]
-        awaited = [
-            _collective(op)
-            for op in before
-            if op.kind == Kind.SYNC
-            and (op.iteration, op.micro_batch) == (update.iteration, update.micro_batch)
-        ]
-        return all((rank, collective) in self._reduced for collective in awaited)
+    def _round(self, rank: int, op: Op) -> tuple[int, Hashable]:
+        """What a SYNC and the UPDATEs that wait for it have in common."""
+        return rank, (int(self._program.jobs[op.pipe]), op.iteration, op.micro_batch)
 
     def _check_nothing_pending(self) -> None:
         """What never completes keeps the end of the iteration waiting."""

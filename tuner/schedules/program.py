@@ -125,8 +125,12 @@ class Program:
         synchronous: bool = True,
         updates: Literal["iteration", "micro_batch"] = "iteration",
         lowered: bool = False,
+        jobs: Integers | None = None,
     ) -> None:
-        """Give `ranks` or `columns`; `updates` says what an optimizer step follows."""
+        """Give `ranks` or `columns`; `updates` says what an optimizer step follows.
+
+        `jobs` numbers the job that each pipe belongs to, where several share the ranks.
+        """
         if columns is None:
             columns = pack(ranks or ())
         self.scheme = scheme
@@ -138,6 +142,7 @@ class Program:
         self.synchronous = synchronous
         self.updates = updates
         self.lowered = lowered
+        self.jobs = np.zeros(len(placement), dtype=np.int64) if jobs is None else jobs
         self.columns = columns
 
     @property
@@ -173,6 +178,7 @@ class Program:
             synchronous=self.synchronous,
             updates=self.updates,
             lowered=True,
+            jobs=self.jobs,
         )
 
 
