@@ -16,7 +16,7 @@ from tuner.memory import ParameterBytes
 from tuner.plan import Chosen, Plan
 from tuner.request import read_request
 
-LAWS = settings(max_examples=50, deadline=None, derandomize=True)
+LAWS = settings(max_examples=30, deadline=None, derandomize=True)
 
 SCHEDULES = ("chimera", "gpipe", "dapple", "gems", "pipedream", "pipedream_2bw")
 

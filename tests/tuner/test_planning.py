@@ -24,7 +24,7 @@ from tuner.planning import answer
 from tuner.request import PlanRequest, read_request
 from tuner.schedules import SYNCHRONOUS
 
-LAWS = settings(max_examples=25, deadline=None, derandomize=True)
+LAWS = settings(max_examples=15, deadline=None, derandomize=True)
 
 PLAIN = "chimera,dapple,gpipe,gems"
 """The schedules of the paper, whose memory `hand_memory` knows."""
@@ -564,7 +564,7 @@ ABSURD: list[Any] = [
 ]  # fmt: skip
 
 
-@settings(max_examples=250, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(
     changes=st.dictionaries(
         st.sampled_from([*PlanRequest.model_fields, "unknown", "模"]), st.sampled_from(ABSURD), max_size=2

@@ -18,7 +18,7 @@ from tuner.schedules import SCHEMES, SYNCHRONOUS, Case, Scheme, find_scheme
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "reference" / "golden_schedules.json"
 
-LAWS = settings(max_examples=60, deadline=None, derandomize=True)
+LAWS = settings(max_examples=40, deadline=None, derandomize=True)
 
 DEPTHS = st.integers(2, 16)
 EVEN_DEPTHS = st.integers(1, 8).map(lambda half: 2 * half)
