@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 EXAMPLE = "chimera simulate --schedule chimera --depth 8 --micro-batches 16"
 
 SCHEDULE = (
-    click.option("--schedule", required=True, metavar="NAME", help="chimera, dapple, gpipe, zb_h1, ..."),
+    click.option(
+        "--schedule", required=True, metavar="NAME",
+        help="gpipe, dapple, gems, chimera, interleaved, zb_h1, zb_v, dualpipe, chimera_split, pipedream, "
+        "pipedream_2bw or pipemare.",
+    ),
     click.option("--depth", required=True, type=int, help="Pipeline ranks, D."),
     click.option("--micro-batches", required=True, type=int, help="Micro-batches of an iteration, N."),
     click.option(

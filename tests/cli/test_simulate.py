@@ -1,6 +1,7 @@
 """Does `chimera simulate` give the makespans, peaks and paths that the schedules are known for?"""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from tests.cli.command import Shell
 from tests.cli.test_bad_input import check_refused
+from tuner.schedules.generators import RECIPES
 
 GOLDEN: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "tuner/schedules/golden_schedules.json").read_text(encoding="utf-8")
@@ -231,6 +233,12 @@ def test_no_answer_beats_its_lower_bounds(chimera: Shell) -> None:
     ):
         answer = ask(chimera, schedule, 4, 8, hop_latency=0.5)
         assert answer["makespan"] >= max(answer["lower_bounds"].values())
+
+
+def test_help_names_every_schedule(chimera: Shell) -> None:
+    """Those that there are programs for."""
+    told = set(re.findall(r"\w+", chimera("simulate", "--help").out))
+    assert RECIPES.keys() <= told
 
 
 def test_people_get_a_sentence_a_picture_and_what_to_do_next(chimera: Shell) -> None:
