@@ -5,7 +5,7 @@ after the link's latency and the time its bytes take; it occupies its link (one 
 ranks) for the latter, in the order in which messages are used, and does not block a rank. A collective runs
 when its last member has arrived and, of those before it on the same ranks, fewer than `lanes` still run;
 the UPDATE waits for it. Every time is the end of another event plus a cost, so equal inputs give equal
-times.
+times. `tuner.interference` adds that collectives slow computation down.
 """
 
 from array import array
@@ -13,8 +13,9 @@ from array import array
 import numpy as np
 
 from tuner.errors import DeadlockError
+from tuner.interference import slowed
 from tuner.operation_costs import Floats, OperationCosts, durations, transfer_times
-from tuner.schedules.collectives import CollectiveClock, awaited
+from tuner.schedules.collectives import CollectiveClock, awaited, held_by
 from tuner.schedules.compiled import NONE, Compiled, compile_program
 from tuner.schedules.program import Integers, Program
 from tuner.timeline import Timeline
@@ -27,7 +28,8 @@ SLOW = -2
 def simulate(program: Program, costs: OperationCosts) -> Timeline:
     """The timeline of a lowered program; raises DeadlockError if its steps wait for each other."""
     compiled = compile_program(program)
-    return _Run(compiled, costs).timeline()
+    timeline = _Run(compiled, costs).timeline()
+    return slowed(timeline, costs) if costs.slow_down else timeline
 
 
 class _Run:
@@ -166,7 +168,8 @@ class _Run:
                 raise DeadlockError(self._compiled.describe([event]))
             start[event], end[event] = begun, ended
         left = self._departures()
-        return Timeline(self._compiled, start, end, done, left, left + self._delay, self._held_by())
+        held = held_by(self._clock, self._awaited, self._done)
+        return Timeline(self._compiled, start, end, done, left, left + self._delay, held)
 
     def _departures(self) -> Floats:
         """When each message leaves."""
@@ -175,17 +178,3 @@ class _Run:
         left[self._compiled.inputs[0][plain]] = np.array(self._left)[plain]
         left[list(self._slow_left)] = list(self._slow_left.values())
         return left
-
-    def _held_by(self) -> dict[int, int]:
-        """For each UPDATE the SYNC of the last member of the collective that ended last before it."""
-        last_member: dict[int, int] = {}
-        for event, instance in self._clock.instance_of.items():
-            known = last_member.setdefault(instance, event)
-            if self._done[event] > self._done[known]:
-                last_member[instance] = event
-        ends = self._clock.end
-        return {
-            update: last_member[max(instances, key=lambda instance: ends[instance] or 0.0)]
-            for update, instances in self._awaited.items()
-            if instances
-        }

@@ -24,12 +24,15 @@ class CollectiveClock:
         count = int(instances.max()) + 1 if len(instances) else 0
         self._missing = np.bincount(instances, minlength=count).tolist()
         self._arrived = [0.0] * count
-        self._length = [0.0] * count
+        self.length = [0.0] * count
+        """Seconds of each instance."""
         self.start: list[float | None] = [None] * count
         self.end: list[float | None] = [None] * count
-        self._ranks: list[list[int]] = [[] for _ in range(count)]
+        self.ranks: list[list[int]] = [[] for _ in range(count)]
+        """Members of each instance."""
         depth = compiled.program.depth
-        self._turns: list[list[int]] = [[] for _ in range(depth)]
+        self.turns: list[list[int]] = [[] for _ in range(depth)]
+        """Instances of each rank."""
         self._next = [0] * depth
         self._lanes = [[0.0] * lanes for _ in range(depth)] if lanes else None
         shares = columns.parts[rows].tolist()
@@ -40,9 +43,9 @@ class CollectiveClock:
             shares,
             strict=True,
         ):
-            self._ranks[instance].append(rank)
-            self._turns[rank].append(instance)
-            self._length[instance] = sync_s[group] / parts
+            self.ranks[instance].append(rank)
+            self.turns[rank].append(instance)
+            self.length[instance] = sync_s[group] / parts
 
     def arrive(self, instance: int, now: float) -> list[int]:
         """A member arrives at `now`; returns the instances whose times are known thereby."""
@@ -59,22 +62,22 @@ class CollectiveClock:
         return settled
 
     def _has_turn(self, instance: int) -> bool:
-        return all(self._turns[rank][self._next[rank]] == instance for rank in self._ranks[instance])
+        return all(self.turns[rank][self._next[rank]] == instance for rank in self.ranks[instance])
 
     def _run(self, instance: int) -> None:
         start = self._arrived[instance]
         if self._lanes is not None:
-            start = max(start, *(min(self._lanes[rank]) for rank in self._ranks[instance]))
+            start = max(start, *(min(self._lanes[rank]) for rank in self.ranks[instance]))
         self.start[instance] = start
-        self.end[instance] = start + self._length[instance]
-        for rank in self._ranks[instance]:
+        self.end[instance] = start + self.length[instance]
+        for rank in self.ranks[instance]:
             self._next[rank] += 1
             if self._lanes is not None:
                 lanes = self._lanes[rank]
-                lanes[lanes.index(min(lanes))] = start + self._length[instance]
+                lanes[lanes.index(min(lanes))] = start + self.length[instance]
 
     def _following(self, instance: int) -> list[int]:
-        turns = [(self._turns[rank], self._next[rank]) for rank in self._ranks[instance]]
+        turns = [(self.turns[rank], self._next[rank]) for rank in self.ranks[instance]]
         return [queue[position] for queue, position in turns if position < len(queue)]
 
 
@@ -116,3 +119,18 @@ def awaited(compiled: Compiled, clock: CollectiveClock) -> dict[int, list[int]]:
         else:
             waits[event] = before.pop(this, [])
     return waits
+
+
+def held_by(clock: CollectiveClock, waits: dict[int, list[int]], done_s: Sequence[float]) -> dict[int, int]:
+    """For each UPDATE the SYNC of the last member of the collective that ended last before it."""
+    last_member: dict[int, int] = {}
+    for event, instance in clock.instance_of.items():
+        known = last_member.setdefault(instance, event)
+        if done_s[event] > done_s[known]:
+            last_member[instance] = event
+    ends = clock.end
+    return {
+        update: last_member[max(instances, key=lambda instance: ends[instance] or 0.0)]
+        for update, instances in waits.items()
+        if instances
+    }

@@ -1,0 +1,199 @@
+"""When does every step run if a rank computes slower while collectives run on it?
+
+Collectives share cores and memory bandwidth with the computation of their ranks, which goes on at
+1/(1 + slow_down) of its speed as long as at least one of them runs there; messages and collectives keep
+theirs. How long a step takes then depends on when others start, so the events of all ranks are taken in the
+order of time. Without a slow-down every time is that of `tuner.simulation`.
+"""
+
+from collections import defaultdict, deque
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+import numpy as np
+
+from tuner.operation_costs import OperationCosts, durations, transfer_times
+from tuner.schedules.collectives import CollectiveClock, awaited, held_by
+from tuner.schedules.compiled import NONE
+from tuner.timeline import Timeline
+
+_FINISH, _ARRIVE, _REDUCED = range(3)
+"""A rank finishes a step, a message arrives, a collective ends."""
+
+
+def slowed(timeline: Timeline, costs: OperationCosts) -> Timeline:
+    """The timeline of the same program when its collectives slow computation down by `costs.slow_down`."""
+    return _Run(timeline, costs).timeline()
+
+
+@dataclass
+class _Work:
+    """The step that a rank computes."""
+
+    event: int = NONE
+    """NONE while it waits."""
+    left_s: float = 0.0
+    """At full speed, at the time `since_s`."""
+    since_s: float = 0.0
+    collectives: int = 0
+    """How many run on the rank."""
+    forecast: int = 0
+    """Which of its forecasts of the end holds: each change of speed makes a new one."""
+
+
+class _Run:
+    """The events of all ranks in the order of time."""
+
+    def __init__(self, timeline: Timeline, costs: OperationCosts) -> None:
+        self._compiled = compiled = timeline.compiled
+        depth, transfers = compiled.program.depth, compiled.transfers
+        self._stretch = 1 + costs.slow_down
+        self._duration = durations(compiled, costs).tolist()
+        self._delay, self._occupied = (column.tolist() for column in transfer_times(compiled, costs))
+        self._clock = CollectiveClock(compiled, costs.sync_s.tolist(), lanes=costs.lanes)
+        self._awaited = awaited(compiled, self._clock)
+        self._lanes = costs.lanes
+        self._missing = [len(members) for members in self._clock.ranks]
+        self._open = [list(turns) for turns in self._clock.turns]
+        """Collectives of each rank that have not ended, in program order."""
+        self._route = (transfers.source * depth + transfers.target).tolist()
+        self._inputs = [[t for t in pair if t != NONE] for pair in np.stack(compiled.inputs, 1).tolist()]
+        self._queues: dict[int, deque[int]] = defaultdict(deque)
+        """Messages of each link that have not left, in the order in which they are used."""
+        self._starters: dict[int, list[int]] = defaultdict(list)
+        """Messages that each event sends or posts."""
+        self._start = [0.0] * len(compiled.rank)
+        self._done = [np.inf] * len(compiled.rank) + [0.0]
+        """When each rank goes on after each event; the last entry, at NONE, is the start of the program."""
+        self._left = [0.0] * len(self._delay)
+        self._arrived = [False] * len(self._delay)
+        self._free = [0.0] * depth**2
+        self._at, self._last = compiled.begins[:-1], compiled.begins[1:]
+        self._work = [_Work() for _ in range(depth)]
+        self._heap: list[tuple[float, int, int, int]] = []
+        """(time, what happens, to which rank, message or collective, forecast)."""
+
+    def timeline(self) -> Timeline:
+        """Run everything."""
+        self._list_messages()
+        for rank in range(len(self._work)):
+            self._proceed(rank, 0.0)
+        while self._heap:
+            now, what, subject, forecast = heappop(self._heap)
+            if what == _ARRIVE:
+                self._arrived[subject] = True
+                self._proceed(int(self._compiled.transfers.target[subject]), now)
+            elif what == _REDUCED:
+                self._end_collective(subject, now)
+            elif self._work[subject].forecast == forecast:
+                self._finish(subject, now)
+        return self._result()
+
+    def _list_messages(self) -> None:
+        for inputs in self._inputs:
+            for transfer in inputs:
+                self._queues[self._route[transfer]].append(transfer)
+        transfers = self._compiled.transfers
+        for events in (transfers.sent_by.tolist(), transfers.posted_by.tolist()):
+            for transfer, event in enumerate(events):
+                self._starters[event].append(transfer)
+        for transfer in self._starters.pop(NONE, []):
+            self._leave(self._route[transfer])
+
+    def _leave(self, route: int) -> None:
+        """Let the messages of a link go that are sent and posted, if it is their turn."""
+        queue, transfers = self._queues[route], self._compiled.transfers
+        while queue:
+            transfer = queue[0]
+            sent, posted = self._done[transfers.sent_by[transfer]], self._done[transfers.posted_by[transfer]]
+            leaves = max(sent, posted, self._free[route])
+            if leaves == np.inf:
+                return
+            queue.popleft()
+            self._left[transfer], self._free[route] = leaves, leaves + self._occupied[transfer]
+            heappush(self._heap, (leaves + self._delay[transfer], _ARRIVE, transfer, 0))
+
+    def _proceed(self, rank: int, now: float) -> None:
+        """Start the next step of an idle rank if nothing is missing; collectives are started on the way."""
+        work = self._work[rank]
+        while work.event == NONE and self._at[rank] < self._last[rank]:
+            event = self._at[rank]
+            if event in self._clock.instance_of:
+                self._at[rank] += 1
+                self._complete(event, now)
+                self._join(self._clock.instance_of[event], now)
+            elif self._is_ready(event):
+                self._start[event], work.event = now, event
+                work.left_s, work.since_s = self._duration[event], now
+                self._foresee(rank, now)
+            else:
+                return
+
+    def _is_ready(self, event: int) -> bool:
+        reduced = (self._clock.end[instance] is not None for instance in self._awaited.get(event, ()))
+        return all(self._arrived[transfer] for transfer in self._inputs[event]) and all(reduced)
+
+    def _foresee(self, rank: int, now: float) -> None:
+        """When the step of a rank will end, if no collective starts or ends there before."""
+        work = self._work[rank]
+        work.forecast += 1
+        takes = work.left_s * self._stretch if work.collectives else work.left_s
+        heappush(self._heap, (now + takes, _FINISH, rank, work.forecast))
+
+    def _finish(self, rank: int, now: float) -> None:
+        event, self._work[rank].event = self._work[rank].event, NONE
+        self._at[rank] += 1
+        self._complete(event, now)
+        self._proceed(rank, now)
+
+    def _complete(self, event: int, now: float) -> None:
+        self._done[event] = now
+        for transfer in self._starters[event]:
+            self._leave(self._route[transfer])
+
+    def _join(self, instance: int, now: float) -> None:
+        self._missing[instance] -= 1
+        self._start_if_due(instance, now)
+
+    def _start_if_due(self, instance: int, now: float) -> None:
+        """A collective starts when all have joined, and on all its ranks a lane is free for it."""
+        members, lanes = self._clock.ranks[instance], self._lanes
+        waits = self._missing[instance] or self._clock.start[instance] is not None
+        if waits or (lanes and any(instance not in self._open[rank][:lanes] for rank in members)):
+            return
+        self._clock.start[instance] = now
+        heappush(self._heap, (now + self._clock.length[instance], _REDUCED, instance, 0))
+        for rank in members:
+            self._change_collectives(rank, 1, now)
+
+    def _end_collective(self, instance: int, now: float) -> None:
+        self._clock.end[instance] = now
+        members = self._clock.ranks[instance]
+        for rank in members:
+            self._open[rank].remove(instance)
+            self._change_collectives(rank, -1, now)
+        for rank in members:
+            for following in self._open[rank][: self._lanes or 0]:
+                self._start_if_due(following, now)
+            self._proceed(rank, now)
+
+    def _change_collectives(self, rank: int, change: int, now: float) -> None:
+        """Account for what the rank has done so far, and let it go on at its new speed."""
+        work = self._work[rank]
+        slow_before, slow = work.collectives > 0, work.collectives + change > 0
+        work.collectives += change
+        if work.event == NONE or slow == slow_before or self._stretch == 1:
+            return
+        passed = now - work.since_s
+        work.left_s = max(0.0, work.left_s - (passed / self._stretch if slow_before else passed))
+        work.since_s = now
+        self._foresee(rank, now)
+
+    def _result(self) -> Timeline:
+        start, done = np.array(self._start), np.array(self._done)
+        end = done[:-1].copy()
+        for event, instance in self._clock.instance_of.items():
+            start[event], end[event] = self._clock.start[instance], self._clock.end[instance]
+        left = np.array(self._left)
+        held = held_by(self._clock, self._awaited, self._done)
+        return Timeline(self._compiled, start, end, done, left, left + self._delay, held)
