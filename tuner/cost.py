@@ -89,19 +89,18 @@ def _compute(
     work = to_ranks(load, placement, "sum").max(axis=1)
     rows = np.arange(len(both))
     slowest = both.argmax(axis=1)
-    others = max(1, case.depth - 1)
+    others = max(1, case.stages - 1)
+    steps = case.micro_batches * case.chunks
     other_forward = (forward_s.sum(axis=1) - forward_s[rows, slowest]) / others
     other_backward = (backward_s.sum(axis=1) - backward_s[rows, slowest]) / others
-    fill = (path.forwards - case.micro_batches) * other_forward + (
-        path.backwards - case.micro_batches
-    ) * other_backward
+    fill = (path.forwards - steps) * other_forward + (path.backwards - steps) * other_backward
     at_least = both.sum(axis=1) if scheme.synchronous else work
     return work, np.maximum(fill, at_least - work)
 
 
 def _messages_s(stages: StageCosts, case: Case, path: CriticalPath, *, network: Network) -> Floats:
     """Every step of the critical path waits for one message; halving sends gradients in two halves [b]."""
-    hops = max(1, case.depth - 1)
+    hops = max(1, case.stages - 1)
     message = stages.cut_bytes.sum(axis=1) / hops
     backward_messages = 2 * path.backwards if case.scaling == "halving" else path.backwards
     backward_size = message / 2 if case.scaling == "halving" else message

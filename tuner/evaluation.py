@@ -80,6 +80,7 @@ class Evaluated:
             recompute=variant.recompute,
             scaling=variant.scaling,
             pipe_pairs=variant.pipe_pairs,
+            chunks=variant.scheme.chunks,
         )
 
 
@@ -135,16 +136,16 @@ class Evaluator:
         """The links as a layout's ranks see them."""
         return Network(self.inputs.cluster, layout.width, layout.depth, self.inputs.request.rank_order)
 
-    def stages(self, depth: int, sizes: Integers) -> StageCosts:
-        """The stages of a layout at `sizes`."""
-        key = (depth, sizes.tobytes())
+    def stages(self, count: int, sizes: Integers) -> StageCosts:
+        """`count` stages at `sizes`."""
+        key = (count, sizes.tobytes())
         if key not in self._cuts:
-            self._cuts[key] = self._stage_model.stages(self.layers.costs(sizes), depth)
+            self._cuts[key] = self._stage_model.stages(self.layers.costs(sizes), count)
         return self._cuts[key]
 
     def _timed_stages(self, variant: Variant, sizes: Integers) -> StageCosts:
         """Halving runs every forward and backward as two of half the size, cut as the whole is."""
-        stages = self.stages(variant.layout.depth, sizes)
+        stages = self.stages(variant.layout.depth * variant.scheme.chunks, sizes)
         if variant.scaling != "halving":
             return stages
         return self._stage_model.halved(stages, self.layers.costs(sizes // 2))
@@ -156,6 +157,7 @@ class Evaluator:
             micro_batches=micro_batches,
             scaling=variant.scaling,
             pipe_pairs=variant.pipe_pairs,
+            chunks=variant.scheme.chunks,
             forward_s=stages.forward_s.mean(axis=1),
             backward_s=(stages.backward_s + stages.recomputed_forward_s[variant.recompute]).mean(axis=1),
         )

@@ -170,12 +170,19 @@ def _buffers(stages: StageCosts) -> Floats:
 
 def to_ranks(values: Floats, placement: Integers, how: Literal["sum", "max", "min"]) -> Floats:
     """Combine [b, p, s] over the stages that each rank holds [b, w]."""
-    pipes, depth = placement.shape
-    if pipes == 1:
-        return np.broadcast_to(values[:, 0, :], (len(values), depth))
-    values = np.broadcast_to(values, (len(values), pipes, depth))
-    of_rank = values[:, np.arange(pipes)[:, None], np.argsort(placement, axis=1)]
-    return np.asarray(getattr(of_rank, how)(axis=1), dtype=np.float64)
+    if len(placement) == 1 and placement.shape[1] == placement.max() + 1:
+        return np.broadcast_to(values[:, 0, :], (len(values), placement.shape[1]))
+    return np.asarray(getattr(by_rank(values, placement), how)(axis=1), dtype=np.float64)
+
+
+def by_rank(values: Floats, placement: Integers) -> Floats:
+    """[b, p, s] as [b, h, w]: what rank w holds, its h stages one after the other."""
+    pipes, stages = placement.shape
+    values = np.broadcast_to(values, (len(values), pipes, stages))
+    ordered = values[:, np.arange(pipes)[:, None], np.argsort(placement, axis=1, kind="stable")]
+    depth = int(placement.max()) + 1
+    held = ordered.reshape(len(values), pipes, depth, stages // depth)
+    return np.moveaxis(held, 3, 2).reshape(len(values), -1, depth)
 
 
 def rank_parameters(stages: StageCosts, placement: Integers) -> Floats:

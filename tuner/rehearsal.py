@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from tuner.configuration import Configuration
 from tuner.evaluation import Evaluated, Evaluator
 from tuner.operation_costs import OperationCosts
-from tuner.schedules.generators import generate
+from tuner.schedules.generators import StageTimes, find_recipe, generate
 from tuner.schedules.lowering import lower
 from tuner.schedules.program import Program
 from tuner.simulation import simulate
@@ -49,23 +49,24 @@ class Rehearsal:
 
     def timeline(self, evaluated: Evaluated, index: int) -> Timeline:
         """The simulated iteration of one configuration; of an asynchronous schedule, several."""
-        configuration = evaluated.configuration(index)
-        program = self._program(configuration)
-        return simulate(program, self._costs(evaluated, index, program))
+        costs = self._costs(evaluated, index)
+        return simulate(self._program(evaluated.configuration(index), costs), costs)
 
-    def _program(self, configuration: Configuration) -> Program:
+    def _program(self, configuration: Configuration, costs: OperationCosts) -> Program:
+        if configuration.schedule == "chimera_split":
+            return lower(_generate(configuration, _stage_times(costs)))
         key = configuration.with_(width=1, micro_batch_size=1, recompute="none")
         if key not in self._programs:
             self._programs[key] = lower(_generate(key))
         return self._programs[key]
 
-    def _costs(self, evaluated: Evaluated, index: int, program: Program) -> OperationCosts:
+    def _costs(self, evaluated: Evaluated, index: int) -> OperationCosts:
         variant, stages = evaluated.variant, evaluated.stages
         network = self._evaluator.network(variant.layout)
         latency, per_byte = network.links()
-        replicas = program.pipes * variant.layout.width
+        copies = len(variant.scheme.placement(variant.layout.depth, variant.pipe_pairs))
         synchronization = self._evaluator.synchronization
-        sync = synchronization.collective_s(stages, network, copies=program.pipes)[index]
+        sync = synchronization.collective_s(stages, network, copies=copies)[index]
         backward = stages.backward_s[index]
         return OperationCosts(
             forward_s=stages.forward_s[index],
@@ -73,7 +74,7 @@ class Rehearsal:
             weight_gradient_s=backward / 2,
             recompute_s=stages.recomputed_forward_s[variant.recompute][index],
             update_s=stages.all_parameters[index]
-            * self._evaluator.costs.update_s_per_parameter(replicas=replicas),
+            * self._evaluator.costs.update_s_per_parameter(replicas=copies * variant.layout.width),
             sync_s=sync,
             latency_s=latency,
             seconds_per_byte=per_byte,
@@ -82,15 +83,26 @@ class Rehearsal:
         )
 
 
-def _generate(configuration: Configuration) -> Program:
-    asynchronous = configuration.schedule in {"pipedream", "pipedream_2bw", "pipemare"}
+def _generate(configuration: Configuration, times: StageTimes | None = None) -> Program:
+    recipe = find_recipe(configuration.schedule)
     return generate(
         configuration.schedule,
         depth=configuration.depth,
         micro_batches=configuration.micro_batches,
         scaling=configuration.scaling,
         pipe_pairs=configuration.pipe_pairs,
-        iterations=_ITERATIONS if asynchronous else 1,
+        iterations=1 if recipe.synchronous else _ITERATIONS,
+        times=times,
+    )
+
+
+def _stage_times(costs: OperationCosts) -> StageTimes:
+    """What a schedule that places work by simulated times must know of the costs."""
+    return StageTimes(
+        forward=costs.forward_s.tolist(),
+        input_gradient=(costs.backward_s - costs.weight_gradient_s).tolist(),
+        weight_gradient=costs.weight_gradient_s.tolist(),
+        hop=float(costs.latency_s.max() + (costs.message_bytes.max() * costs.seconds_per_byte).max()),
     )
 
 

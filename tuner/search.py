@@ -131,12 +131,24 @@ class Search:
             for layout in self.layouts
             if not self._faults[layout]
             for scheme in self.schemes
-            if scheme.illegal_depth(layout.depth) is None
+            if self._illegal(scheme, layout) is None
         ]
+
+    def _illegal(self, scheme: Scheme, layout: Layout) -> str | None:
+        """Why a schedule cannot run on a layout at all."""
+        blocks = len(self._evaluator.inputs.description.blocks)
+        if scheme.chunks * layout.depth > blocks:
+            return (
+                f"{scheme.name} cuts {scheme.chunks} stages a rank, {scheme.chunks * layout.depth} at "
+                f"D = {layout.depth}, and the model has {blocks} blocks"
+            )
+        return scheme.illegal_depth(layout.depth)
 
     def _evaluate(self, scheme: Scheme, layout: Layout) -> Iterator[Evaluated]:
         sizes = self._sizes(layout)
         for recompute in _RECOMPUTES if self.request.recompute == "auto" else (self.request.recompute,):
+            if scheme.splits_backward and recompute != "none":
+                continue
             for scaling, pairs in scheme.variants(layout.depth, exhaustive=True):
                 evaluated = self._evaluator.evaluate(
                     Variant(scheme, layout, scaling, pairs, recompute), sizes
@@ -178,7 +190,7 @@ class Search:
                 yield Refusal("batch", fault, layout)
                 continue
             for scheme in self.schemes:
-                illegal = scheme.illegal_depth(layout.depth)
+                illegal = self._illegal(scheme, layout)
                 if illegal:
                     yield Refusal("layout", illegal, layout, scheme.name)
 
@@ -211,6 +223,12 @@ class Search:
         if self.pool(scheme, layout) and self.request.recompute not in recomputes:
             reason = f"{target} has no recompute={self.request.recompute}, only {' and '.join(recomputes)}"
             return Refusal("target", reason, layout, scheme.name)
+        if scheme.splits_backward and self.request.recompute not in {"auto", "none"}:
+            reason = (
+                f"{scheme.name} at D = {layout.depth} splits its backwards, and recomputation with that is "
+                "not modelled"
+            )
+            return Refusal("domain", reason, layout, scheme.name)
         share = self.request.mini_batch_size // layout.width
         sizes = greedy_sizes(self.request, layout, scheme)
         reasons = [

@@ -16,6 +16,9 @@ TARGET_SCHEDULES = {
 TARGET_RECOMPUTE = {"megatron": ("none", "layer"), "torchtitan": ("none", "layer")}
 """Recomputation that each framework has, where it lacks one."""
 
+MOST_DEPTH = 512
+"""Deepest pipeline considered: the work of a search grows with the square of the depth."""
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -26,12 +29,14 @@ class Layout:
 
 
 def layouts(request: PlanRequest, blocks: int) -> list[Layout]:
-    """Every (W, D) with W = P // D and 1 <= D <= blocks, or the pinned ones.
+    """Every (W, D) with W = P // D and 1 <= D <= blocks, at most MOST_DEPTH, or the pinned ones.
 
     Raises RequestError where a pin allows none.
     """
     devices = request.devices
     if request.depth is not None:
+        if request.depth > MOST_DEPTH:
+            raise RequestError(f"depth {request.depth:,} exceeds the {MOST_DEPTH} ranks that are considered")
         if request.depth > blocks:
             raise RequestError(
                 f"depth {request.depth} exceeds the model's {blocks} blocks: use D <= {blocks}"
@@ -49,7 +54,7 @@ def layouts(request: PlanRequest, blocks: int) -> list[Layout]:
                 f"{blocks} blocks: use W >= {-(-devices // blocks)} or pin a depth too"
             )
         return [Layout(request.width, depth)]
-    return [Layout(devices // depth, depth) for depth in range(1, min(devices, blocks) + 1)]
+    return [Layout(devices // depth, depth) for depth in range(1, min(devices, blocks, MOST_DEPTH) + 1)]
 
 
 def batch_fault(request: PlanRequest, layout: Layout) -> str | None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tuner.memory import ParameterBytes, to_ranks
+from tuner.memory import ParameterBytes, by_rank, to_ranks
 from tuner.network import Network
 from tuner.request import PlanRequest
 from tuner.schedules import Case, Scheme
@@ -36,8 +36,7 @@ class Synchronization:
             return np.asarray(np.maximum(0.0, length.max(axis=1) - busy))
         start = _starts(scheme, case, placement, backward_s=backward_s)
         length = np.broadcast_to(length[:, None, :], start.shape)
-        by_rank = np.arange(len(placement))[:, None], np.argsort(placement, axis=1)
-        ends = self._last_end(start[:, *by_rank], length[:, *by_rank])
+        ends = self._last_end(by_rank(start, placement), by_rank(length, placement))
         return np.asarray(np.maximum(0.0, ends.max(axis=1)))
 
     def collective_s(self, stages: StageCosts, network: Network, *, copies: int) -> Floats:
@@ -56,7 +55,7 @@ class Synchronization:
         return time
 
     def _last_end(self, starts: Floats, lengths: Floats) -> Floats:
-        """When the last collective of each rank ends [b, w], from [b, p, w]; at most `lanes` run at once."""
+        """When the last collective of each rank ends [b, w], from [b, h, w]; at most `lanes` run at once."""
         order = np.argsort(starts, axis=1, kind="stable")
         starts = np.take_along_axis(starts, order, axis=1)
         lengths = np.take_along_axis(lengths, order, axis=1)
@@ -77,5 +76,5 @@ def _starts(scheme: Scheme, case: Case, placement: Integers, *, backward_s: Floa
     before_end = np.cumsum(backward_s, axis=1) - backward_s
     own = np.broadcast_to(before_end[:, None, :], (len(before_end), *placement.shape))
     finished = to_ranks(own, placement, "min")[:, placement]
-    early = (np.arange(case.depth) > case.depth / 2) & scheme.eager_opt
+    early = (np.arange(case.stages) > case.stages / 2) & scheme.eager_opt
     return -np.where(early, own, finished)

@@ -99,7 +99,7 @@ def test_every_candidate_uses_the_devices_and_the_mini_batch(options: dict[str, 
         assert samples == options["mini_batch_size"]
         assert candidate.width * candidate.depth <= options["devices"]
         assert sum(candidate.stage_layers) == plan.model.blocks
-        assert len(candidate.stage_layers) == candidate.depth
+        assert len(candidate.stage_layers) == candidate.depth * candidate.chunks
         assert min(candidate.stage_layers) >= 1
         assert candidate.peak_memory_bytes <= memory * GB
     chosen = plan.chosen

@@ -11,8 +11,8 @@ from tuner.plan import Candidate, Chosen, Plan
 
 VERSION = "Megatron Core 0.17, April 2026"
 
-SCHEDULES = ("dapple",)
-"""What Megatron-LM runs: without virtual stages its pipeline is 1F1B with a flush."""
+SCHEDULES = ("dapple", "interleaved")
+"""What Megatron-LM runs: 1F1B with a flush, and with virtual stages interleaved 1F1B."""
 
 _OPTIMIZERS: dict[str, tuple[str, ...]] = {
     "sgd": ("--optimizer sgd", "--sgd-momentum 0.0"),
@@ -37,7 +37,10 @@ def runs(candidate: Candidate) -> bool:
 
 
 def layout(stage_layers: tuple[int, ...]) -> str:
-    """Stages as --pipeline-model-parallel-layout reads them: `Et*3|t*4|t*3L` (embedding, blocks, loss)."""
+    """Stages as --pipeline-model-parallel-layout reads them: `Et*3|t*4|t*3L` (embedding, blocks, loss).
+
+    With more stages than ranks they are virtual, and go round the ranks in this order.
+    """
     stages = [f"t*{count}" if count else "" for count in stage_layers]
     return "|".join(["E" + stages[0], *stages[1:]]) + "L"
 
@@ -83,7 +86,7 @@ def _flags(plan: Plan, candidate: Candidate) -> Iterator[str]:
     yield "--tensor-model-parallel-size 1"
     yield f"--pipeline-model-parallel-size {candidate.depth}"
     yield f"--num-layers {plan.model.blocks}"
-    if len(set(candidate.stage_layers)) > 1:
+    if candidate.chunks > 1 or len(set(candidate.stage_layers)) > 1:
         yield f"--pipeline-model-parallel-layout {shlex.quote(layout(candidate.stage_layers))}"
     yield f"--seq-length {plan.model.sequence_length}"
     yield f"--micro-batch-size {candidate.micro_batch_size}"

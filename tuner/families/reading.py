@@ -6,7 +6,7 @@ from typing import Any
 from tuner.errors import UnsupportedModelError
 
 LARGEST = 10_000_000
-MOST_LAYERS = 9_000
+MOST_LAYERS = 2_000
 
 
 def quote(value: Any) -> str:

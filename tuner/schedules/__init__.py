@@ -3,13 +3,29 @@
 from tuner.errors import UnsupportedOptionError
 from tuner.schedules.chimera import Chimera
 from tuner.schedules.gems import Gems
+from tuner.schedules.interleaved import Interleaved
 from tuner.schedules.scheme import Case, CriticalPath, Scheme
 from tuner.schedules.single import Dapple, GPipe, PipeDream, PipeDream2BW
+from tuner.schedules.two_way import ChimeraSplit, DualPipe
+from tuner.schedules.zero_bubble import ZbH1, ZbV
 
 __all__ = ["SCHEMES", "SYNCHRONOUS", "Case", "CriticalPath", "Scheme", "find_scheme"]
 
 SCHEMES: dict[str, Scheme] = {
-    scheme.name: scheme for scheme in (Chimera(), Dapple(), GPipe(), Gems(), PipeDream(), PipeDream2BW())
+    scheme.name: scheme
+    for scheme in (
+        Chimera(),
+        Dapple(),
+        GPipe(),
+        Gems(),
+        Interleaved(),
+        ZbH1(),
+        ZbV(),
+        DualPipe(),
+        ChimeraSplit(),
+        PipeDream(),
+        PipeDream2BW(),
+    )
 }
 """In the order of preference between equals."""
 

@@ -24,6 +24,8 @@ class Chimera:
     synchronous = True
     eager_opt = True
     pipes_overlap = True
+    chunks = 1
+    splits_backward = False
 
     def variants(self, depth: int, *, exhaustive: bool) -> list[tuple[Scaling, int]]:
         scalings: list[tuple[Scaling, int]] = [("direct", 1), ("doubling", 1), ("halving", 1)]

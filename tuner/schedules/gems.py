@@ -13,6 +13,8 @@ class Gems:
     synchronous = True
     eager_opt = False
     pipes_overlap = False
+    chunks = 1
+    splits_backward = False
 
     def variants(self, depth: int, *, exhaustive: bool) -> list[tuple[Scaling, int]]:
         return [("direct", 1)]

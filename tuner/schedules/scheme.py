@@ -25,6 +25,12 @@ class Case:
     pipe_pairs: int
     forward_s: Floats
     backward_s: Floats
+    chunks: int = 1
+
+    @property
+    def stages(self) -> int:
+        """Stages of each pipe."""
+        return self.depth * self.chunks
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,10 @@ class Scheme(Protocol):
     """Whether later stages start their collective before the rank has finished (paper, section 3.2)."""
     pipes_overlap: bool
     """Whether micro-batches of several pipes are alive on a rank at once, so that activations add up."""
+    chunks: int
+    """Stages of each rank and pipe."""
+    splits_backward: bool
+    """Whether weight gradients are operations of their own."""
 
     def variants(self, depth: int, *, exhaustive: bool) -> list[tuple[Scaling, int]]:
         """The (scaling, pipe_pairs) worth trying at `depth`."""

@@ -13,6 +13,8 @@ class _Single:
     synchronous = True
     eager_opt = False
     pipes_overlap = True
+    chunks = 1
+    splits_backward = False
 
     def variants(self, depth: int, *, exhaustive: bool) -> list[tuple[Scaling, int]]:
         return [("direct", 1)]

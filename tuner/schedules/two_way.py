@@ -1,0 +1,62 @@
+"""Bidirectional schedules with split backwards: DualPipe, and Chimera filled with its weight gradients."""
+
+import numpy as np
+
+from tuner.configuration import Scaling
+from tuner.schedules.chimera import Chimera
+from tuner.schedules.scheme import Case, CriticalPath, Floats
+
+
+class DualPipe(Chimera):
+    """Two pipes whose forwards and backwards run fused; D + 1 micro-batches a rank; N even, at least 2D."""
+
+    name = "dualpipe"
+    splits_backward = True
+
+    def variants(self, depth: int, *, exhaustive: bool) -> list[tuple[Scaling, int]]:
+        return [("direct", 1)]
+
+    def illegal_depth(self, depth: int) -> str | None:
+        return None if depth % 2 == 0 else f"{self.name} needs an even depth, and D = {depth}"
+
+    def smallest_micro_batches(self, depth: int) -> int:
+        return 2 * depth
+
+    def illegal(self, depth: int, micro_batches: int, *, scaling: Scaling, pipe_pairs: int) -> str | None:
+        if micro_batches % 2 or micro_batches < 2 * depth:
+            return f"dualpipe needs an even N >= 2D, and N = {micro_batches}, D = {depth}"
+        return None
+
+    def critical_path(self, case: Case) -> CriticalPath:
+        """Bubble (D/2 − 1)(F&B + B − 3W) with F&B = F + B and W = B/2."""
+        work = case.micro_batches.astype(np.float64)
+        half = case.depth / 2 - 1
+        return CriticalPath(work + half, work + half / 2)
+
+    def live(self, case: Case) -> Floats:
+        left = (case.depth - np.arange(case.depth))[None, None, :]
+        return np.minimum(case.micro_batches[:, None, None] // 2, left).astype(np.float64).repeat(2, axis=1)
+
+
+class ChimeraSplit(DualPipe):
+    """Chimera's direct order for forwards and input gradients; at most D/2 weight gradients wait."""
+
+    name = "chimera_split"
+
+    def smallest_micro_batches(self, depth: int) -> int:
+        return depth
+
+    def illegal(self, depth: int, micro_batches: int, *, scaling: Scaling, pipe_pairs: int) -> str | None:
+        return None
+
+    def critical_path(self, case: Case) -> CriticalPath:
+        """3N + D/2 − 1 where F = I = W."""
+        work = case.micro_batches.astype(np.float64)
+        return CriticalPath(work + case.depth / 2 - 1, work)
+
+    def live(self, case: Case) -> Floats:
+        """Chimera's, and D/2 − 1 that only wait for their weight gradient, half of them in each pipe."""
+        direct = super(DualPipe, self).live(case)
+        waiting = (case.depth / 2 - 1) / 2
+        share = np.ceil(case.micro_batches / 2)[:, None, None]
+        return np.minimum(direct + waiting, share)
