@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tuner.errors import TunerError
+from tuner.errors import DeadlockError, TunerError
 from tuner.schedules.messages import Message
 from tuner.schedules.program import Columns, Integers, Kind, Op, Program
 
@@ -75,7 +75,11 @@ class UnmatchedMessageError(TunerError):
 
 
 def compile_program(program: Program) -> Compiled:
-    """The arrays of a lowered program; raises UnmatchedMessageError naming an operation without its peer."""
+    """The arrays of a lowered program.
+
+    Raises UnmatchedMessageError naming an operation without its peer, and DeadlockError naming one whose RECV
+    stands behind it.
+    """
     columns = program.columns
     message = (columns.kind >= Kind.SEND_F) & (columns.kind <= Kind.RECV_B)
     event_of_row = _events(columns, message)
@@ -91,7 +95,18 @@ def compile_program(program: Program) -> Compiled:
     one, other = _waits(program, first, keys), _waits(program, second, keys)
     inputs = np.where(one == NONE, other, one), np.where(one == NONE, NONE, other)
     begins = np.searchsorted(rank, np.arange(program.depth + 1)).tolist()
-    return Compiled(program, first, second, rank, begins, inputs, transfers)
+    compiled = Compiled(program, first, second, rank, begins, inputs, transfers)
+    _refuse_late_receives(compiled)
+    return compiled
+
+
+def _refuse_late_receives(compiled: Compiled) -> None:
+    """A step that waits for a message whose RECV stands behind it waits for ever."""
+    posted_by = np.append(compiled.transfers.posted_by, NONE)
+    for inputs in compiled.inputs:
+        late = np.flatnonzero(posted_by[inputs] >= np.arange(len(inputs)))
+        if len(late):
+            raise DeadlockError(compiled.describe([int(late[0])]))
 
 
 def _events(columns: Columns, message: NDArray[np.bool_]) -> Integers:

@@ -5,9 +5,9 @@ Modes
     rendezvous  a send completes once its receive is posted (gloo with tags)
     ordered     the transfers between two ranks, either way, complete in program order on both (NCCL)
 
-SEND and RECV start a transfer and go on; with `blocking` they return when it is complete, as in programs from
-outside. Collectives run in program order on every rank, in every mode, and need every rank that holds one of
-their stages.
+A SEND waits for its value. SEND and RECV start a transfer and go on; with `blocking` they return when it is
+complete, as in programs from outside. Collectives run in program order on every rank, in every mode, and need
+every rank that holds one of their stages.
 """
 
 from collections import defaultdict
@@ -16,7 +16,7 @@ from functools import partial
 from typing import Literal
 
 from tuner.errors import DeadlockError
-from tuner.schedules.messages import Message, message_of, needed_by
+from tuner.schedules.messages import Message, made_by, message_of, needed_by
 from tuner.schedules.program import RECEIVES, SENDS, Kind, Op, Program
 
 Mode = Literal["buffered", "rendezvous", "ordered"]
@@ -34,6 +34,9 @@ class _Walk:
         self._blocking = blocking
         self._ops = [[op for step in steps for op in step] for steps in program.ranks]
         self._at = [0] * len(self._ops)
+        made = (made_by(op, program) for ops in self._ops for op in ops)
+        self._unmade = {message for message in made if message is not None}
+        """What operations of the program have yet to make; a part of a program may send what others made."""
         self._sent: set[Message] = set()
         self._posted: set[Message] = set()
         self._complete: set[Message] = set()
@@ -70,6 +73,8 @@ class _Walk:
         """Do what `op` does on reaching it; whether the rank may go on."""
         if op.kind in SENDS or op.kind in RECEIVES:
             message = message_of(op)
+            if op.kind in SENDS and message in self._unmade:
+                return False
             (self._sent if op.kind in SENDS else self._posted).add(message)
             self._settle(message)
             done = message in self._complete or (op.kind in SENDS and self._mode == "buffered")
@@ -81,7 +86,12 @@ class _Walk:
         if op.kind == Kind.UPDATE:
             return all((rank, awaited) in self._reduced for awaited in self._awaited[self._round(rank, op)])
         needed = needed_by(op, self._program)
-        return needed is None or needed in self._complete
+        if needed is not None and needed not in self._complete:
+            return False
+        made = made_by(op, self._program)
+        if made is not None:
+            self._unmade.discard(made)
+        return True
 
     def _settle(self, message: Message) -> None:
         """Complete `message`, and in ordered mode what waited behind it, if both ends are ready."""

@@ -40,3 +40,14 @@ def needed_by(op: Op, program: Program) -> Message | None:
     else:
         return None
     return None if message.source(program) == message.target(program) else message
+
+
+def made_by(op: Op, program: Program) -> Message | None:
+    """What an operation makes for another rank; None where nothing travels."""
+    if op.kind == Kind.F and op.stage < program.stages - 1:
+        message = Message(True, op.pipe, op.stage, op.micro_batch, op.part, op.iteration)
+    elif op.kind in {Kind.B, Kind.I} and op.stage > 0:
+        message = Message(False, op.pipe, op.stage - 1, op.micro_batch, op.part, op.iteration)
+    else:
+        return None
+    return None if message.source(program) == message.target(program) else message

@@ -5,7 +5,7 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from hypothesis import event, given, reject, settings
+from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from tests.tuner.schedules.variants import variants
@@ -16,14 +16,17 @@ from tuner.schedules.messages import message_of, needed_by
 from tuner.schedules.program import RECEIVES, SENDS, Collective, Kind, Op, Program
 from tuner.schedules.updates import Synchronization
 
-LAWS = settings(max_examples=60, deadline=None, derandomize=True)
+LAWS = settings(
+    max_examples=6, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.filter_too_much]
+)
+EACH_SCHEME = pytest.mark.parametrize("scheme", RECIPES)
 EAGER = Lowering(Synchronization("eager", buckets=2))
 
 
 @st.composite
-def lowered(draw: st.DrawFn) -> tuple[Program, Synchronization]:
-    """A lowered program of any scheme that is legal, with any policy."""
-    variant = draw(variants())
+def lowered(draw: st.DrawFn, scheme: str) -> tuple[Program, Synchronization]:
+    """A lowered program of a scheme, with any policy."""
+    variant = draw(variants(scheme))
     try:
         program = generate(**variant)
     except ScheduleError:
@@ -36,7 +39,6 @@ def lowered(draw: st.DrawFn) -> tuple[Program, Synchronization]:
         sharded=draw(st.booleans()),
         tied=tuple(draw(st.lists(groups, max_size=2))) if program.stages > 1 else (),
     )
-    event(program.scheme)
     return lower(program, Lowering(how, prefetch=draw(st.integers(0, 3)))), how
 
 
@@ -56,11 +58,12 @@ def words(program: Program, rank: int) -> str:
     return " ".join(f"{op.kind.name}{op.group if op.kind == Kind.SYNC else op.stage}" for op in ops)
 
 
+@EACH_SCHEME
 @LAWS
-@given(lowered())
-def test_a_value_that_changes_rank_is_sent_and_received_once(given_program: tuple[Program, Any]) -> None:
+@given(data=st.data())
+def test_a_value_that_changes_rank_is_sent_and_received_once(scheme: str, data: st.DataObject) -> None:
     """Behind what makes it, and ahead of what uses it; a value that stays on its rank is not sent."""
-    program, _ = given_program
+    program, _ = data.draw(lowered(scheme))
     sent: Counter[object] = Counter()
     received: Counter[object] = Counter()
     needed: Counter[object] = Counter()
@@ -85,11 +88,12 @@ def test_a_value_that_changes_rank_is_sent_and_received_once(given_program: tupl
     assert set(sent.values()) <= {1}
 
 
+@EACH_SCHEME
 @LAWS
-@given(lowered())
-def test_every_bucket_stage_and_round_is_synchronised_once(given_program: tuple[Program, Any]) -> None:
+@given(data=st.data())
+def test_every_bucket_stage_and_round_is_synchronised_once(scheme: str, data: st.DataObject) -> None:
     """On each rank that holds the stage, behind the last backward; then one update, then the all-gather."""
-    program, how = given_program
+    program, how = data.draw(lowered(scheme))
     scatter = Collective.REDUCE_SCATTER if how.sharded else Collective.ALL_REDUCE
     for rank in range(program.depth):
         last: dict[tuple[int, int, int], int] = {}
@@ -121,11 +125,12 @@ def test_every_bucket_stage_and_round_is_synchronised_once(given_program: tuple[
             assert all(updated < position for position in gathered)
 
 
+@EACH_SCHEME
 @LAWS
-@given(lowered())
-def test_two_ranks_start_the_collectives_they_share_in_one_order(given_program: tuple[Program, Any]) -> None:
+@given(data=st.data())
+def test_two_ranks_start_the_collectives_they_share_in_one_order(scheme: str, data: st.DataObject) -> None:
     """For all pairs of ranks, tied groups and buckets included."""
-    program, _ = given_program
+    program, _ = data.draw(lowered(scheme))
     orders = [
         [
             (op.iteration, op.micro_batch, op.group, op.part, op.collective)
@@ -138,11 +143,12 @@ def test_two_ranks_start_the_collectives_they_share_in_one_order(given_program: 
         assert [key for key in one if key in shared] == [key for key in other if key in shared]
 
 
+@EACH_SCHEME
 @LAWS
-@given(lowered())
-def test_a_round_makes_one_version_of_every_stage(given_program: tuple[Program, Any]) -> None:
+@given(data=st.data())
+def test_a_round_makes_one_version_of_every_stage(scheme: str, data: st.DataObject) -> None:
     """Counted over the whole run: 1 + iteration, or 1 + iteration·N + micro-batch."""
-    program, _ = given_program
+    program, _ = data.draw(lowered(scheme))
     for rank in range(program.depth):
         versions: dict[tuple[int, int], list[int]] = defaultdict(list)
         for op in of_kind(program, rank, Kind.UPDATE):

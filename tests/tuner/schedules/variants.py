@@ -15,9 +15,9 @@ OPTIONS: dict[str, st.SearchStrategy[Any]] = {
 
 
 @st.composite
-def variants(draw: st.DrawFn) -> dict[str, Any]:
-    """Keywords of `generate`: any schedule, D in 1..16, N in 1..64, legal or not."""
-    scheme = draw(st.sampled_from(sorted(RECIPES)))
+def variants(draw: st.DrawFn, scheme: str | None = None) -> dict[str, Any]:
+    """Keywords of `generate`: any schedule or the one given, D in 1..16, N in 1..64, legal or not."""
+    scheme = scheme or draw(st.sampled_from(sorted(RECIPES)))
     depth = draw(st.integers(1, 16))
     multiple = draw(st.booleans())
     counts = st.integers(1, 64 // depth).map(lambda units: units * depth) if multiple else st.integers(1, 64)
