@@ -12,7 +12,13 @@ import pytest
 
 from tests.cli.command import Shell, finish, start
 
-STUDY = {"model": "bert-48", "cluster": "piz-daint", "devices": 32, "mini_batch_size": 512}
+STUDY = {
+    "model": "bert-48",
+    "cluster": "piz-daint",
+    "devices": 32,
+    "mini_batch_size": 512,
+    "schedules": "chimera",
+}
 
 
 @contextmanager
