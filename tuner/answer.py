@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
+from tuner.choice import Choice
 from tuner.plan import Breakdown, Candidate, Chosen, Layout, Prediction, RankMemory
 from tuner.ranking import Ranked
 from tuner.rehearsal import Rehearsed
 from tuner.rejection import MemoryRefusal, Refusal
-from tuner.search import Choice
 from tuner.space import Layout as Shape
 
 

@@ -2,13 +2,14 @@
 
 from profiles.timings import Profile
 from tuner.answer import Narrator, layout_map
+from tuner.choice import Found
 from tuner.evaluation import Evaluator
 from tuner.inputs import Library, PlanInputs, gather
 from tuner.plan import ClusterNote, ModelNote, Plan, ProvenanceNote
 from tuner.ranking import Ranked, Ranking
 from tuner.remedy import smallest_change
 from tuner.request import PlanRequest
-from tuner.search import Found, Search
+from tuner.search import Search
 from tuner.why import Explanation, read_constraints
 
 _OPERATIONS_FOR_REGRET = 16_384

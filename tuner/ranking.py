@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from tuner.choice import Choice
 from tuner.evaluation import Evaluator
 from tuner.rehearsal import Rehearsal, Rehearsed
-from tuner.search import Choice
 
 MOST_SIMULATED = 20
 """How many of the best by equation 1 are simulated."""

@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tuner.answer import fullest_rank
+from tuner.choice import Choice
 from tuner.errors import TunerError
 from tuner.evaluation import Evaluated, Evaluator
 from tuner.inputs import PlanInputs
 from tuner.plan import ConfigurationDocument, SmallestChange
 from tuner.rejection import gigabytes
 from tuner.request import MAX_DEVICES, PlanRequest
-from tuner.search import Choice, Search
+from tuner.search import Search
 
 _MOST_DOUBLINGS = 6
 _USUAL_MARGIN = 0.05

@@ -1,16 +1,16 @@
 """Which configurations fit, which is best, and why was each other one rejected?"""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from tuner.configuration import Configuration, Recompute
+from tuner.choice import Choice, Found
+from tuner.configuration import Recompute
 from tuner.evaluation import Evaluated, Evaluator, Variant
 from tuner.rejection import MemoryRefusal, Refusal
 from tuner.request import PlanRequest
-from tuner.schedules import SCHEMES, SYNCHRONOUS, Scheme, find_scheme
+from tuner.schedules import SYNCHRONOUS, Scheme, find_scheme
 from tuner.schedules.scheme import Integers
 from tuner.space import (
     TARGET_RECOMPUTE,
@@ -25,63 +25,6 @@ from tuner.space import (
 
 _MANY_SIZES = 64
 _RECOMPUTES: tuple[Recompute, ...] = ("none", "stage", "layer")
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One configuration with what was computed for it."""
-
-    evaluated: Evaluated
-    index: int
-
-    @property
-    def iteration_s(self) -> float:
-        """Time of one iteration by equation 1."""
-        return float(self.evaluated.iteration_s[self.index])
-
-    @property
-    def work_s(self) -> float:
-        """Forwards and backwards of the busiest rank: no schedule is faster."""
-        return float(self.evaluated.times.work_s[self.index])
-
-    @property
-    def peak_bytes(self) -> int:
-        """Memory of the fullest rank."""
-        return int(self.evaluated.peak_bytes[self.index])
-
-    @property
-    def layout(self) -> Layout:
-        """Its (W, D)."""
-        return self.evaluated.variant.layout
-
-    @property
-    def configuration(self) -> Configuration:
-        """What would run."""
-        return self.evaluated.configuration(self.index)
-
-    def rank(self) -> tuple[float, int, int, int, str, int, int]:
-        """Sorts the fastest first, between equals the one with less memory and the simpler one."""
-        variant = self.evaluated.variant
-        preference = list(SCHEMES).index(variant.scheme.name)
-        size = int(self.evaluated.micro_batch_sizes[self.index])
-        return (
-            self.iteration_s,
-            self.peak_bytes,
-            variant.layout.depth,
-            preference,
-            variant.scaling,
-            variant.pipe_pairs,
-            size,
-        )
-
-
-@dataclass(frozen=True)
-class Found:
-    """The outcome of a search."""
-
-    fitting: tuple[Choice, ...]
-    """Fastest first."""
-    refused: tuple[Refusal | MemoryRefusal, ...]
 
 
 SearchOne = Callable[[Scheme, Layout, list[Evaluated]], Found]

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from tuner.answer import Narrator
+from tuner.choice import Choice, Found
 from tuner.configuration import Recompute, Scaling
 from tuner.errors import RequestError
 from tuner.plan import Breakdown, Candidate, WhyNot
 from tuner.ranking import Ranking
 from tuner.rejection import MemoryRefusal, Refusal
 from tuner.request import SCHEDULES
-from tuner.search import Choice, Found
 
 _NUMBERS = ("width", "depth", "micro_batch_size", "micro_batches", "pipe_pairs")
 _WORDS: dict[str, tuple[str, ...]] = {
