@@ -20,7 +20,7 @@ PIP := pip --disable-pip-version-check -qq
 # -P keeps the working folder off the import path, so what is tested is what is installed.
 RUN := $(CURDIR)/$(BIN)/python -P
 
-.PHONY: help setup browser demo test lint types format contracts pytest wheel-check bench clean
+.PHONY: help setup browser demo test lint types format contracts pytest grid wheel-check bench clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -64,6 +64,9 @@ test: setup  ## Set up, then lint, types, import contracts and the whole test su
 
 pytest: setup  ## The test suite alone
 	@$(RUN) -m pytest $(PYTEST_ARGS)
+
+grid: setup  ## The laws of schedules over all of them, D to 16 and N to 64: about 25 minutes
+	@$(RUN) -m pytest tests/tuner/schedules/grid.py $(PYTEST_ARGS)
 
 lint: $(VENV)/.ready  ## Style and formatting (ruff)
 	@$(BIN)/ruff check $(wildcard $(SOURCES))
