@@ -23,7 +23,7 @@ from api.problems import (
     UnavailableProblem,
 )
 from profiles.errors import DocumentError
-from tuner.errors import TunerError
+from tuner.errors import TooLongError, TunerError
 from tuner.exports.errors import NothingChosenError, UnknownFormatError
 
 logger = logging.getLogger("chimera.api")
@@ -58,7 +58,7 @@ def as_problem(error: Exception) -> Problem:
             return error
         case UnknownFormatError():
             return NotFoundProblem(str(error))
-        case NothingChosenError():
+        case NothingChosenError() | TooLongError():
             return ConflictProblem(str(error))
         case TunerError() | DocumentError():
             return InvalidProblem(str(error))

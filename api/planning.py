@@ -23,7 +23,7 @@ NO_WORKER = (
 
 def plan(request: PlanRequest, database: Database) -> tuple[Plan, float]:
     """The plan and the seconds it took. Raises TunerError, DocumentError or InvalidProblem."""
-    profile = _stored_profile(request, database)
+    profile = find_profile(request, database)
     start = perf_counter()
     try:
         found = answer(request, library, profile=profile)
@@ -39,13 +39,8 @@ def plan_document(plan: Plan) -> dict[str, Any]:
     return plan.model_dump(mode="json")
 
 
-def _is_unknown_architecture(request: PlanRequest) -> bool:
-    config = request.model.config if isinstance(request.model, InlineModel) else None
-    kind = (config or {}).get("model_type")
-    return isinstance(kind, str) and bool(kind) and kind not in FAMILIES
-
-
-def _stored_profile(request: PlanRequest, database: Database) -> Profile | None:
+def find_profile(request: PlanRequest, database: Database) -> Profile | None:
+    """The stored profile that a request names; raises InvalidProblem where there is none."""
     if not isinstance(request.model, InlineModel) or request.model.profile is None:
         return None
     with database.reading() as session:
@@ -56,3 +51,9 @@ def _stored_profile(request: PlanRequest, database: Database) -> Profile | None:
                 "and use the id it gets"
             )
         return Profile.from_value(stored.document, name="the stored profile")
+
+
+def _is_unknown_architecture(request: PlanRequest) -> bool:
+    config = request.model.config if isinstance(request.model, InlineModel) else None
+    kind = (config or {}).get("model_type")
+    return isinstance(kind, str) and bool(kind) and kind not in FAMILIES

@@ -19,6 +19,7 @@ def templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "sort_keys": True}
     environment.filters |= FILTERS
     environment.globals |= {"asset": asset, "plotly_style_ids": plotly_style_ids}
     return environment

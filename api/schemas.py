@@ -108,6 +108,28 @@ class StudyPage(Page[StudyEntry]):
     """A piece of the list of studies, newest first."""
 
 
+class TimelineDocument(Message):
+    """A simulated iteration: columns of numbers, times in seconds, operations rank by rank."""
+
+    version: int
+    schedule: str
+    depth: int
+    pipes: int
+    stages: int
+    chunks: int
+    micro_batches: int
+    iterations: int
+    makespan: float
+    kinds: list[str]
+    """What the numbers in `operations.kind` mean."""
+    operations: dict[str, list[float]]
+    """Columns rank, start, end, kind, pipe, stage, micro_batch, half and live."""
+    collectives: dict[str, list[float]]
+    """Columns rank, start, end and group, with an entry for each rank that takes part."""
+    critical_path: list[int]
+    """Which operations decide the makespan."""
+
+
 class DocumentEntry(Message):
     """A stored document in a list; `id` is the SHA-256 of its canonical text."""
 

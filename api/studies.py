@@ -79,7 +79,7 @@ def study_document(study: Study, *, base: str) -> dict[str, Any]:
 def study_entry(study: Study, *, base: str) -> dict[str, Any]:
     """A study in a few keys; `answer` is None when nothing fits."""
     here = f"{base}/v1/studies/{study.id}"
-    parts = ("candidates", "rejected", "trials", "report")
+    parts = ("candidates", "rejected", "trials", "report", "timeline", "trace")
     return {
         "id": study.id,
         "name": study.name,
@@ -116,6 +116,12 @@ def find_plan(session: Session, identifier: str) -> dict[str, Any]:
     if study.plan is None:
         raise ConflictProblem(f"study {study.id} is {study.status.value} and has no plan")
     return study.plan
+
+
+def read_question(session: Session, identifier: str) -> tuple[dict[str, Any], Plan]:
+    """The request of a study as it was sent, and its plan; raises as find_plan does."""
+    plan = read_plan(session, identifier)
+    return find_study(session, identifier).request, plan
 
 
 def read_plan(session: Session, identifier: str) -> Plan:

@@ -12,7 +12,9 @@ from cli.errors import DONE, NEGATIVE, InputError
 from cli.options import REQUEST, with_options
 
 if TYPE_CHECKING:
+    from profiles.timings import Profile
     from tuner.plan import Plan
+    from tuner.request import PlanRequest
 
 EXAMPLE = "chimera plan --model gpt2-64 --cluster piz-daint --devices 512 --mini-batch-size 512 --explain"
 
@@ -29,10 +31,11 @@ EXAMPLE = "chimera plan --model gpt2-64 --cluster piz-daint --devices 512 --mini
 @click.option("--report", type=click.Path(path_type=Path), metavar="FILE.html", help="Write the report page.")
 def plan(*, explain: bool, as_json: bool, format: str | None, report: Path | None, **asked: Any) -> int:
     """Choose width, depth, micro-batch size and schedule, without a device and without running anything."""
-    answer, search_s = _answer(asked)
+    request, profile = _read(asked)
+    answer, search_s = _answer(request, profile)
     exported = _export(answer, format) if format else None
     if report:
-        _write_report(answer, report)
+        _write_report(answer, report, timeline=_timeline(request, answer, profile))
     if as_json:
         _print_json(answer, search_s, exported)
     elif format:
@@ -44,20 +47,25 @@ def plan(*, explain: bool, as_json: bool, format: str | None, report: Path | Non
     return NEGATIVE if answer.chosen is None else DONE
 
 
-def _answer(asked: dict[str, Any]) -> tuple[Plan, float]:
-    """The plan, and the seconds that the search took (without imports and without reading files)."""
-    from time import perf_counter
-
+def _read(asked: dict[str, Any]) -> tuple[PlanRequest, Profile | None]:
+    """The request, and the profile that it refers to."""
     from cli.sources import read_cluster, read_model
-    from profiles import library
-    from tuner.planning import answer
     from tuner.request import read_request
 
     model, profile = read_model(asked["model"])
     if isinstance(model, dict) and profile is None and asked["sequence_length"] is None:
         raise InputError("--sequence-length is required with a config.json, which does not say it")
     cluster = read_cluster(asked["cluster"]) if asked["cluster"] else None
-    request = read_request({**asked, "model": model, "cluster": cluster})
+    return read_request({**asked, "model": model, "cluster": cluster}), profile
+
+
+def _answer(request: PlanRequest, profile: Profile | None) -> tuple[Plan, float]:
+    """The plan, and the seconds that the search took (without imports and without reading files)."""
+    from time import perf_counter
+
+    from profiles import library
+    from tuner.planning import answer
+
     start_s = perf_counter()
     found = answer(request, library, profile=profile)
     return found, perf_counter() - start_s
@@ -76,11 +84,19 @@ def _export(answer: Plan, format: str) -> dict[str, str] | None:
     return {"format": format, "media_type": media_type, "text": text}
 
 
-def _write_report(answer: Plan, path: Path) -> None:
+def _timeline(request: PlanRequest, answer: Plan, profile: Profile | None) -> dict[str, Any] | str | None:
+    """What the report shows over time, or why it does not."""
+    from api.reports.timeline import embedded_timeline
+    from profiles import library
+
+    return embedded_timeline(request, answer, library, profile=profile)
+
+
+def _write_report(answer: Plan, path: Path, *, timeline: dict[str, Any] | str | None) -> None:
     from api.reports.report import render_report
     from cli.files import write_whole
 
-    write_whole(path, render_report(answer, standalone=True))
+    write_whole(path, render_report(answer, standalone=True, timeline=timeline))
     click.echo(f"Wrote the report to {path}", err=True)
 
 

@@ -29,6 +29,11 @@ class Configuration:
         """Samples of one optimizer step, B̂ = B·N·W."""
         return self.micro_batch_size * self.micro_batches * self.width
 
+    @property
+    def stages(self) -> int:
+        """Stages that the model is cut into, D·v."""
+        return self.depth * self.chunks
+
     def document(self) -> dict[str, Any]:
         """The configuration as JSON keys."""
         return {field.name: getattr(self, field.name) for field in fields(self)}

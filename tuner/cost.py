@@ -94,7 +94,8 @@ def _compute(
     other_forward = (forward_s.sum(axis=1) - forward_s[rows, slowest]) / others
     other_backward = (backward_s.sum(axis=1) - backward_s[rows, slowest]) / others
     fill = (path.forwards - steps) * other_forward + (path.backwards - steps) * other_backward
-    at_least = both.sum(axis=1) if scheme.synchronous else work
+    chain = forward_s + backward_s / 2 if scheme.splits_backward else both
+    at_least = chain.sum(axis=1) if scheme.synchronous else work
     return work, np.maximum(fill, at_least - work)
 
 

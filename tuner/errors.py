@@ -4,6 +4,7 @@ TunerError
 ├── RequestError             an option is missing, impossible or contradicts another
 ├── UnsupportedModelError    the model cannot be described from its configuration
 ├── UnsupportedOptionError   a sound option that is not modelled yet
+├── TooLongError             a program has more operations than are simulated
 └── ScheduleError            a schedule cannot run that way, or a program is not a schedule
     └── DeadlockError        its steps wait for each other in a circle
 """
@@ -23,6 +24,10 @@ class UnsupportedModelError(TunerError):
 
 class UnsupportedOptionError(TunerError):
     """The option is understood but what it asks for is not modelled."""
+
+
+class TooLongError(TunerError):
+    """A program has more operations than are simulated; the message says how many of each."""
 
 
 class ScheduleError(TunerError):

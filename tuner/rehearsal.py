@@ -83,15 +83,19 @@ class Rehearsal:
         )
 
 
+def iterations_of(schedule: str) -> int:
+    """Iterations that are simulated of a schedule."""
+    return 1 if find_recipe(schedule).synchronous else _ITERATIONS
+
+
 def _generate(configuration: Configuration, times: StageTimes | None = None) -> Program:
-    recipe = find_recipe(configuration.schedule)
     return generate(
         configuration.schedule,
         depth=configuration.depth,
         micro_batches=configuration.micro_batches,
         scaling=configuration.scaling,
         pipe_pairs=configuration.pipe_pairs,
-        iterations=1 if recipe.synchronous else _ITERATIONS,
+        iterations=iterations_of(configuration.schedule),
         times=times,
     )
 

@@ -9,7 +9,14 @@ from functools import cache
 
 from api.assets import asset
 
-SCRIPTS = ("plotly.js", "charts.js", "report.js")
+SCRIPTS = (
+    "plotly.js",
+    "charts.js",
+    "report.js",
+    "timeline_picture.js",
+    "timeline_words.js",
+    "timeline.js",
+)
 STYLE = "style.css"
 
 

@@ -35,9 +35,17 @@ class LaunchSettings:
     """False where `text` says why there is none."""
 
 
-def render_report(plan: Plan, *, standalone: bool, study: StudyNote | None = None, base: str = "") -> str:
+def render_report(
+    plan: Plan,
+    *,
+    standalone: bool,
+    study: StudyNote | None = None,
+    base: str = "",
+    timeline: dict[str, Any] | str | None = None,
+) -> str:
     """The report as HTML. Standalone it is one file that needs no network; else `base` serves its assets.
 
+    A standalone report holds `timeline`, or the reason why there is none; online it is fetched.
     The bytes depend on the arguments alone: no clock, no host.
     """
     context: dict[str, Any] = {
@@ -49,6 +57,7 @@ def render_report(plan: Plan, *, standalone: bool, study: StudyNote | None = Non
         "launch": launch_settings(plan),
         "charts": _charts(plan),
         "facts": _facts(plan),
+        "timeline": timeline,
         "scripts": inline.SCRIPTS,
         "policy": inline.policy() if standalone else None,
     }

@@ -5,15 +5,17 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
-from api import studies
+from api import studies, timelines
 from api.headers import STANDALONE_POLICY
 from api.paging import Cursor, Limit, slice_page
 from api.problems import responses
 from api.reports.report import render_report
 from api.routes.studies import StudyId
-from api.schemas import CandidatePage, RejectedPage, TrialPage
+from api.schemas import CandidatePage, RejectedPage, TimelineDocument, TrialPage
 from api.service import ServiceDependency
 from tuner.exports import export
+from tuner.timeline_document import timeline_document
+from tuner.traces import trace_json
 
 router = APIRouter(prefix="/v1/studies/{study_id}", tags=["answers"])
 
@@ -64,13 +66,39 @@ def list_trials(
 def read_report(study_id: StudyId, service: ServiceDependency) -> HTMLResponse:
     """The report as one HTML file that opens without a network."""
     with service.database.reading() as session:
-        plan = studies.read_plan(session, study_id)
+        request, plan = studies.read_question(session, study_id)
+    timeline = timelines.read_embedded(request, plan, service.database)
     return HTMLResponse(
-        render_report(plan, standalone=True),
+        render_report(plan, standalone=True, timeline=timeline),
         headers={
             "Content-Security-Policy": STANDALONE_POLICY,
             "Content-Disposition": f'inline; filename="chimera-{study_id}.html"',
         },
+    )
+
+
+@router.get("/timeline", response_model=TimelineDocument, responses=responses(404, 409, 422))
+def read_timeline(study_id: StudyId, service: ServiceDependency) -> JSONResponse:
+    """The simulated iteration of the choice, in columns: what the page draws."""
+    with service.database.reading() as session:
+        request, plan = studies.read_question(session, study_id)
+    return JSONResponse(timeline_document(timelines.read_timeline(request, plan, service.database)))
+
+
+@router.get(
+    "/trace",
+    response_class=Response,
+    responses=responses(404, 409, 422)
+    | {200: {"content": {"application/json": {}}, "description": "Trace Event JSON, for Perfetto."}},
+)
+def read_trace(study_id: StudyId, service: ServiceDependency) -> Response:
+    """The same iteration with its messages, as Perfetto and chrome://tracing read it."""
+    with service.database.reading() as session:
+        request, plan = studies.read_question(session, study_id)
+    return Response(
+        trace_json(timelines.read_timeline(request, plan, service.database)),
+        media_type="application/json",
+        headers={"Content-Disposition": f'attachment; filename="chimera-{study_id}.trace.json"'},
     )
 
 

@@ -55,8 +55,13 @@ class ChimeraSplit(DualPipe):
         return CriticalPath(work + case.depth / 2 - 1, work)
 
     def live(self, case: Case) -> Floats:
-        """Chimera's, and D/2 − 1 that only wait for their weight gradient, half of them in each pipe."""
+        """Chimera's, and on each rank at most D/2 − 1 more that only wait for their weight gradient.
+
+        They are shared between its two stages by the room that each leaves within its pipe's micro-batches.
+        """
         direct = super(DualPipe, self).live(case)
-        waiting = (case.depth / 2 - 1) / 2
-        share = np.ceil(case.micro_batches / 2)[:, None, None]
-        return np.minimum(direct + waiting, share)
+        room = np.ceil(case.micro_batches / 2)[:, None, None] - direct
+        both = room + room[:, :, ::-1]
+        waiting = np.minimum(case.depth / 2 - 1, both)
+        share = np.divide(room, both, out=np.zeros_like(room), where=both > 0)
+        return np.asarray(direct + waiting * share, dtype=np.float64)

@@ -1,0 +1,37 @@
+"""What does a report in one file hold of its timeline? All of it where it fits, else the reason why not."""
+
+import json
+from typing import Any
+
+from profiles.errors import DocumentError
+from profiles.timings import Profile
+from tuner.enactment import enact_chosen
+from tuner.errors import TunerError
+from tuner.inputs import Library
+from tuner.plan import Plan
+from tuner.request import PlanRequest
+from tuner.timeline_document import timeline_document
+
+MOST_EMBEDDED_BYTES = 2_400_000
+"""The whole file is at most 8 MB, 5 MB of it Plotly's script."""
+
+
+def embedded_timeline(
+    request: PlanRequest, plan: Plan, library: Library, *, profile: Profile | None = None
+) -> dict[str, Any] | str | None:
+    """The timeline of what `plan` chose, or why it is left out; None where nothing was chosen."""
+    try:
+        timeline = enact_chosen(request, plan, library, profile=profile)
+    except (TunerError, DocumentError) as error:
+        return str(error)
+    if timeline is None:
+        return None
+    document = timeline_document(timeline)
+    size = len(json.dumps(document, separators=(",", ":")))
+    if size <= MOST_EMBEDDED_BYTES:
+        return document
+    count = len(document["operations"]["rank"])
+    return (
+        f"the timeline has {count:,} operations, {size / 1e6:.1f} MB, and a report in one file holds at most "
+        f"{MOST_EMBEDDED_BYTES / 1e6:.1f} MB of it: open the study on a service to see it"
+    )

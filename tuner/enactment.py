@@ -1,0 +1,94 @@
+"""How would one configuration of a request run? Simulated by itself, without a search."""
+
+import numpy as np
+
+from profiles.timings import Profile
+from tuner.configuration import Configuration
+from tuner.errors import RequestError, TooLongError
+from tuner.evaluation import Evaluated, Evaluator, Variant
+from tuner.inputs import Library, gather
+from tuner.plan import Candidate, Plan
+from tuner.rehearsal import Rehearsal, iterations_of
+from tuner.request import PlanRequest
+from tuner.schedules import find_scheme
+from tuner.space import Layout
+from tuner.timeline import Timeline
+
+MOST_OPERATIONS = 65_536
+"""Forwards and backwards of the longest program that is simulated for a picture."""
+
+
+def enact_chosen(
+    request: PlanRequest, plan: Plan, library: Library, *, profile: Profile | None = None
+) -> Timeline | None:
+    """The simulated iteration of what `plan`, the answer to `request`, chose; None where nothing was chosen.
+
+    Of an asynchronous schedule it is several iterations. Raises as `enact` does.
+    """
+    if plan.chosen is None:
+        return None
+    return enact(request, configuration_of(plan.chosen), library, profile=profile)
+
+
+def enact(
+    request: PlanRequest,
+    configuration: Configuration,
+    library: Library,
+    *,
+    profile: Profile | None = None,
+) -> Timeline:
+    """The simulated iteration of one configuration; its width and mini-batch are those of the request.
+
+    Raises TooLongError beyond MOST_OPERATIONS, RequestError where the configuration is not legal.
+    """
+    count = operations(configuration)
+    if count > MOST_OPERATIONS:
+        raise TooLongError(
+            f"the timeline of D={configuration.depth:,} ranks and N={configuration.micro_batches:,} "
+            f"micro-batches has {count:,} forwards and backwards, and at most {MOST_OPERATIONS:,} are "
+            "simulated for one: pin a larger micro-batch or a smaller depth to see a timeline"
+        )
+    evaluator = Evaluator(gather(request, library, profile=profile))
+    return Rehearsal(evaluator).timeline(_evaluate(evaluator, configuration), 0)
+
+
+def configuration_of(candidate: Candidate) -> Configuration:
+    """The configuration that a candidate of a plan stands for."""
+    return Configuration(
+        schedule=candidate.schedule,
+        width=candidate.width,
+        depth=candidate.depth,
+        micro_batch_size=candidate.micro_batch_size,
+        micro_batches=candidate.micro_batches,
+        recompute=candidate.recompute,
+        scaling=candidate.scaling,
+        pipe_pairs=candidate.pipe_pairs,
+        chunks=candidate.chunks,
+    )
+
+
+def operations(configuration: Configuration) -> int:
+    """Forwards and backwards of the program: 2·D·v·N an iteration, twice as many where they are halved."""
+    passes = 2 * configuration.depth * configuration.chunks * configuration.micro_batches
+    return passes * iterations_of(configuration.schedule) * (2 if configuration.scaling == "halving" else 1)
+
+
+def _evaluate(evaluator: Evaluator, configuration: Configuration) -> Evaluated:
+    """The configuration alone, at its micro-batch size."""
+    variant = Variant(
+        scheme=find_scheme(configuration.schedule),
+        layout=Layout(configuration.width, configuration.depth),
+        scaling=configuration.scaling,
+        pipe_pairs=configuration.pipe_pairs,
+        recompute=configuration.recompute,
+    )
+    asked, blocks = evaluator.inputs.request, len(evaluator.inputs.description.blocks)
+    evaluated = None
+    if configuration.mini_batch_size == asked.mini_batch_size and configuration.stages <= blocks:
+        evaluated = evaluator.evaluate(variant, np.array([configuration.micro_batch_size], dtype=np.int64))
+    if evaluated is None:
+        raise RequestError(
+            f"{configuration} is no configuration of {blocks} blocks and a mini-batch of "
+            f"{asked.mini_batch_size:,}"
+        )
+    return evaluated
