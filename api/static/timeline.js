@@ -181,12 +181,13 @@
         point(found, x, y);
       });
     }
-    canvas.addEventListener("pointerleave", () => { tip.hidden = true; });
+    canvas.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") tip.hidden = true; });
     canvas.addEventListener("blur", () => { tip.hidden = true; });
-    // Without Ctrl the wheel scrolls the page, sideways it moves the picture.
+    // The wheel scrolls the page until the picture was clicked or Ctrl is held; sideways it moves the picture.
     canvas.addEventListener("wheel", (event) => {
-      const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY);
-      if (!event.ctrlKey && !event.metaKey && !sideways) return;
+      const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY), whole = span.to - span.from >= model.makespan;
+      const meant = event.ctrlKey || event.metaKey || (document.activeElement === canvas && !(whole && event.deltaY > 0));
+      if (!meant && !sideways) return;
       event.preventDefault();
       if (sideways) pan(event.deltaX / place.width);
       else zoom(Math.exp(-Math.max(-120, Math.min(120, event.deltaY)) / 300), timeAt(where(event)[0]));

@@ -1,16 +1,16 @@
-// How does a timeline become pixels? Only what is in view is drawn; where cells get too narrow, their colours mix.
+// How does a timeline become pixels? Only what is in view is drawn; where cells get too narrow, pixels share them out.
 "use strict";
 
 window.timelinePicture = (function () {
   const KINDS = {
     F: { colour: "forward", words: "Forward" },
     B: { colour: "backward", words: "Backward" },
-    I: { colour: "backward", words: "Input gradient" },
+    I: { colour: "input", words: "Input gradient" },
     W: { colour: "weight", words: "Weight gradient" },
     RECOMPUTE: { colour: "recompute", words: "Recomputation" },
     UPDATE: { colour: "update", words: "Optimizer step" },
   };
-  const NARROW = 3; // Mean width of a row's cells in pixels below which their colours mix.
+  const NARROW = 3; // Mean width of a row's cells in pixels below which pixels are shared out.
   const DIMMED = 0.22; // What is not on the critical path, when that is shown.
   const AXIS = 26;
 
@@ -108,7 +108,7 @@ window.timelinePicture = (function () {
     pen.fillRect(place.left, top, place.width, height);
     const strip = place.row >= 9;
     if (!strip) drawSyncs(sheet, model, { rank, top, height });
-    if ((last - first) * NARROW > place.width) mixCells(sheet, model, { first, last, top, height });
+    if ((last - first) * NARROW > place.width) shareCells(sheet, model, { first, last, top, height });
     else drawCells(sheet, model, { first, last, top, height });
     if (strip) drawSyncs(sheet, model, { rank, top: top + height - Math.round(height * 0.22), height: Math.round(height * 0.22) });
   }
@@ -122,7 +122,7 @@ window.timelinePicture = (function () {
       pen.fillStyle = colour.styles[model.style[at]];
       pen.fillRect(x, y, wide > 4 ? wide - 1 : wide, half[at] === 1 ? part - 0.5 : part);
       const text = written && numbers[at] >= 0 && wide > 9 ? String(numbers[at]) : "";
-      if (!text || part < 11 || wide < 7 * text.length + 4) continue;
+      if (!text || part < 11 || wide < 6.4 * text.length + 3) continue;
       pen.fillStyle = colour.inks[model.style[at]];
       pen.textAlign = "center";
       pen.textBaseline = "middle";
@@ -131,26 +131,28 @@ window.timelinePicture = (function () {
     pen.globalAlpha = 1;
   }
 
-  // Each pixel of the row takes the mean of what lies in it, idle time included.
-  function mixCells({ pen, colour, place, view, scale, ratio, critical }, model, { first, last, top, height }) {
-    const wide = Math.round(place.width * ratio), sums = new Float32Array(4 * wide), { half } = model.columns;
+  // Each pixel takes one of the colours that lie in it, in turn where they alternate, and is pale where it is idle.
+  function shareCells({ pen, colour, place, view, scale, ratio, critical }, model, { first, last, top, height }) {
+    const wide = Math.round(place.width * ratio), styles = [...new Set(model.style.subarray(first, last))], { half } = model.columns;
+    const weights = styles.map(() => new Float32Array(wide)), row = new Map(styles.map((style, at) => [style, weights[at]]));
     for (let at = first; at < last; at++) {
-      const from = Math.max(0, (model.start[at] - view.from) * scale * ratio);
-      const to = Math.min(wide, (model.end[at] - view.from) * scale * ratio), rgb = colour.rgb[model.style[at]];
+      const from = Math.max(0, (model.start[at] - view.from) * scale * ratio), weight = row.get(model.style[at]);
+      const to = Math.min(wide, (model.end[at] - view.from) * scale * ratio);
       const share = (half[at] ? 0.5 : 1) * (critical && !model.critical[at] ? DIMMED : 1);
-      for (let pixel = Math.floor(from); pixel < to; pixel++) {
-        const weight = share * (Math.min(to, pixel + 1) - Math.max(from, pixel)), slot = 4 * pixel;
-        sums[slot] += weight * rgb[0];
-        sums[slot + 1] += weight * rgb[1];
-        sums[slot + 2] += weight * rgb[2];
-        sums[slot + 3] += weight;
-      }
+      for (let pixel = Math.floor(from); pixel < to; pixel++) weight[pixel] += share * (Math.min(to, pixel + 1) - Math.max(from, pixel));
     }
     const line = new OffscreenCanvas(wide, 1), ink = line.getContext("2d"), image = ink.createImageData(wide, 1);
-    for (let slot = 0; slot < sums.length; slot += 4) {
-      const weight = sums[slot + 3];
-      for (let channel = 0; weight && channel < 3; channel++) image.data[slot + channel] = sums[slot + channel] / weight;
-      image.data[slot + 3] = 255 * Math.min(1, weight);
+    const owed = styles.map(() => 0);
+    for (let pixel = 0; pixel < wide; pixel++) {
+      let total = 0, most = 0;
+      for (let at = 0; at < styles.length; at++) {
+        total += weights[at][pixel];
+        owed[at] += weights[at][pixel];
+        if (owed[at] > owed[most]) most = at;
+      }
+      if (!total) continue;
+      owed[most] -= total;
+      image.data.set([...colour.rgb[styles[most]], 255 * Math.min(1, total)], 4 * pixel);
     }
     ink.putImageData(image, 0, 0);
     pen.imageSmoothingEnabled = false;
@@ -206,7 +208,7 @@ window.timelinePicture = (function () {
     pen.fillStyle = colour.soft;
     pen.textBaseline = "middle";
     for (let tick = Math.ceil(view.from / step - 1e-9); tick * step <= view.to * (1 + 1e-9); tick++) {
-      const x = place.left + (tick * step - view.from) * scale, text = (tick * step / size).toFixed(decimals) + "\u00a0" + unit;
+      const x = place.left + (tick * step - view.from) * scale, text = (tick ? (tick * step / size).toFixed(decimals) : "0") + "\u00a0" + unit;
       pen.fillRect(x - 0.5, bottom, 1, 5);
       const wide = pen.measureText(text).width, left = Math.min(Math.max(x - wide / 2, place.left), place.left + place.width - wide);
       pen.textAlign = "left";
