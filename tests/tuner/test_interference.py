@@ -20,7 +20,7 @@ from tuner.simulation import simulate
 from tuner.timeline import Timeline
 
 LAWS = settings(
-    max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.filter_too_much]
+    max_examples=5, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.filter_too_much]
 )
 EACH_SCHEME = pytest.mark.parametrize("scheme", RECIPES)
 SLOWER = (1e-6, 0.05, 0.3, 1.0, 3.0)
