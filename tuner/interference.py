@@ -56,6 +56,8 @@ class _Run:
         self._missing = [len(members) for members in self._clock.ranks]
         self._open = [list(turns) for turns in self._clock.turns]
         """Collectives of each rank that have not ended, in program order."""
+        self._sent_by, self._posted_by = transfers.sent_by.tolist(), transfers.posted_by.tolist()
+        self._target = transfers.target.tolist()
         self._route = (transfers.source * depth + transfers.target).tolist()
         self._inputs = [[t for t in pair if t != NONE] for pair in np.stack(compiled.inputs, 1).tolist()]
         self._queues: dict[int, deque[int]] = defaultdict(deque)
@@ -82,7 +84,7 @@ class _Run:
             now, what, subject, forecast = heappop(self._heap)
             if what == _ARRIVE:
                 self._arrived[subject] = True
-                self._proceed(int(self._compiled.transfers.target[subject]), now)
+                self._proceed(self._target[subject], now)
             elif what == _REDUCED:
                 self._end_collective(subject, now)
             elif self._work[subject].forecast == forecast:
@@ -93,8 +95,7 @@ class _Run:
         for inputs in self._inputs:
             for transfer in inputs:
                 self._queues[self._route[transfer]].append(transfer)
-        transfers = self._compiled.transfers
-        for events in (transfers.sent_by.tolist(), transfers.posted_by.tolist()):
+        for events in (self._sent_by, self._posted_by):
             for transfer, event in enumerate(events):
                 self._starters[event].append(transfer)
         for transfer in self._starters.pop(NONE, []):
@@ -102,10 +103,10 @@ class _Run:
 
     def _leave(self, route: int) -> None:
         """Let the messages of a link go that are sent and posted, if it is their turn."""
-        queue, transfers = self._queues[route], self._compiled.transfers
+        queue, done = self._queues[route], self._done
         while queue:
             transfer = queue[0]
-            sent, posted = self._done[transfers.sent_by[transfer]], self._done[transfers.posted_by[transfer]]
+            sent, posted = done[self._sent_by[transfer]], done[self._posted_by[transfer]]
             leaves = max(sent, posted, self._free[route])
             if leaves == np.inf:
                 return
@@ -130,8 +131,10 @@ class _Run:
                 return
 
     def _is_ready(self, event: int) -> bool:
-        reduced = (self._clock.end[instance] is not None for instance in self._awaited.get(event, ()))
-        return all(self._arrived[transfer] for transfer in self._inputs[event]) and all(reduced)
+        for transfer in self._inputs[event]:
+            if not self._arrived[transfer]:
+                return False
+        return all(self._clock.end[instance] is not None for instance in self._awaited.get(event, ()))
 
     def _foresee(self, rank: int, now: float) -> None:
         """When the step of a rank will end, if no collective starts or ends there before."""
@@ -148,7 +151,7 @@ class _Run:
 
     def _complete(self, event: int, now: float) -> None:
         self._done[event] = now
-        for transfer in self._starters[event]:
+        for transfer in self._starters.get(event, ()):
             self._leave(self._route[transfer])
 
     def _join(self, instance: int, now: float) -> None:
