@@ -14,9 +14,16 @@ from plotly.offline import get_plotlyjs
 
 _MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 NAMES = (
-    "style.css", "charts.js", "report.js", "timeline_picture.js", "timeline_words.js", "timeline.js", "form.js",
-    "icon.svg", "plotly.js",
-)  # fmt: skip
+    "style.css",
+    "charts.js",
+    "report.js",
+    "timeline_picture.js",
+    "timeline_words.js",
+    "timeline.js",
+    "form.js",
+    "icon.svg",
+    "plotly.js",
+)
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def enact(
     *,
     profile: Profile | None = None,
 ) -> Timeline:
-    """The simulated iteration of one configuration; its width and mini-batch are those of the request.
+    """The simulated iteration of one configuration; its mini-batch is that of the request.
 
     Raises TooLongError beyond MOST_OPERATIONS, RequestError where the configuration is not legal.
     """
@@ -83,9 +83,13 @@ def _evaluate(evaluator: Evaluator, configuration: Configuration) -> Evaluated:
         recompute=configuration.recompute,
     )
     asked, blocks = evaluator.inputs.request, len(evaluator.inputs.description.blocks)
-    evaluated = None
-    if configuration.mini_batch_size == asked.mini_batch_size and configuration.stages <= blocks:
-        evaluated = evaluator.evaluate(variant, np.array([configuration.micro_batch_size], dtype=np.int64))
+    possible = (
+        configuration.mini_batch_size == asked.mini_batch_size
+        and configuration.stages <= blocks
+        and variant.scheme.illegal_depth(configuration.depth) is None
+    )
+    sizes = np.array([configuration.micro_batch_size], dtype=np.int64)
+    evaluated = evaluator.evaluate(variant, sizes) if possible else None
     if evaluated is None:
         raise RequestError(
             f"{configuration} is no configuration of {blocks} blocks and a mini-batch of "

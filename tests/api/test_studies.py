@@ -25,7 +25,7 @@ def test_a_study_is_answered_at_once(client: TestClient) -> None:
     assert (study["status"], study["waiting_for"], study["name"]) == ("done", None, "night run")
     assert study["request"] == BERT
     assert study["created_by"] == "local"
-    for part in ("self", "page", "candidates", "rejected", "trials", "report"):
+    for part in ("self", "page", "candidates", "rejected", "trials", "report", "timeline", "trace"):
         assert client.get(study["links"][part]).status_code == 200, part
     assert client.get(study["links"]["export"].format(format="env")).status_code == 200
 
