@@ -6,7 +6,8 @@ TunerError
 ├── UnsupportedOptionError   a sound option that is not modelled yet
 ├── TooLongError             a program has more operations than are simulated
 └── ScheduleError            a schedule cannot run that way, or a program is not a schedule
-    └── DeadlockError        its steps wait for each other in a circle
+    ├── UnmatchedMessageError  a message is sent that nobody receives, or awaited that nobody sends
+    └── DeadlockError          its steps wait for each other in a circle
 """
 
 
@@ -32,6 +33,10 @@ class TooLongError(TunerError):
 
 class ScheduleError(TunerError):
     """A schedule cannot run with that depth, micro-batches or option, or a program breaks its rules."""
+
+
+class UnmatchedMessageError(ScheduleError):
+    """A SEND has no RECV, a RECV no SEND, or an operation waits for a value that nothing sends."""
 
 
 class DeadlockError(ScheduleError):

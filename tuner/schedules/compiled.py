@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tuner.errors import DeadlockError, TunerError
+from tuner.errors import DeadlockError, UnmatchedMessageError
 from tuner.schedules.messages import Message
 from tuner.schedules.program import Columns, Integers, Kind, Op, Program
 
@@ -68,10 +68,6 @@ class Compiled:
             for event in events
         ]
         return "the program cannot go on: " + "; ".join(blocked)
-
-
-class UnmatchedMessageError(TunerError):
-    """A SEND has no RECV, a RECV no SEND, or an operation waits for a value that nothing sends."""
 
 
 def compile_program(program: Program) -> Compiled:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tests.tuner.schedules import oracle
 from tests.tuner.schedules.variants import variants
-from tuner.errors import ScheduleError
+from tuner.errors import ScheduleError, UnmatchedMessageError
 from tuner.lower_bounds import lower_bounds
 from tuner.operation_costs import OperationCosts, transfer_times
-from tuner.schedules.compiled import NONE
+from tuner.schedules.compiled import NONE, compile_program
 from tuner.schedules.generators import RECIPES, generate
 from tuner.schedules.lowering import Lowering, lower
 from tuner.schedules.program import COMPUTE, Kind, Op, Program
@@ -341,3 +341,11 @@ def test_equal_inputs_give_equal_times(scheme: str) -> None:
     assert (one.start_s == other.start_s).all()
     assert (one.end_s == other.end_s).all()
     assert set(program.columns.kind[one.compiled.first].tolist()) <= {*COMPUTE, Kind.SYNC, Kind.UPDATE}
+
+
+def test_a_message_without_its_peer_is_an_error_of_the_schedule() -> None:
+    """Whoever catches ScheduleError catches it too."""
+    program = Program("by hand", 2, 1, np.array([[0, 1]]), (((Op(Kind.SEND_F, 0, 0, 0),),), ()), lowered=True)
+    with pytest.raises(UnmatchedMessageError, match="has no peer"):
+        compile_program(program)
+    assert issubclass(UnmatchedMessageError, ScheduleError)
