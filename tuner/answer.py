@@ -23,9 +23,13 @@ def predict(ranked: Ranked, *, sequence_length: int, sample_flops: int, peak_flo
         throughput_samples_per_s=throughput,
         tokens_per_s=throughput * sequence_length,
         mfu=throughput * sample_flops / (devices * peak_flops),
-        bubble_ratio=breakdown.bubble_s / (breakdown.compute_s + breakdown.bubble_s),
+        bubble_ratio=ranked.simulated.bubble_ratio if ranked.simulated else _bubble_ratio(breakdown),
         breakdown=breakdown,
     )
+
+
+def _bubble_ratio(breakdown: Breakdown) -> float:
+    return breakdown.bubble_s / (breakdown.compute_s + breakdown.bubble_s)
 
 
 def _simulated(rehearsed: Rehearsed) -> Breakdown:

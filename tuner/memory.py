@@ -1,6 +1,7 @@
 """How much memory does each rank need at its peak, part by part?"""
 
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -179,10 +180,16 @@ def by_rank(values: Floats, placement: Integers) -> Floats:
     """[b, p, s] as [b, h, w]: what rank w holds, its h stages one after the other."""
     pipes, stages = placement.shape
     values = np.broadcast_to(values, (len(values), pipes, stages))
-    ordered = values[:, np.arange(pipes)[:, None], np.argsort(placement, axis=1, kind="stable")]
-    depth = int(placement.max()) + 1
-    held = ordered.reshape(len(values), pipes, depth, stages // depth)
+    order, depth = _rank_order(placement.tobytes(), placement.shape)
+    held = values[:, np.arange(pipes)[:, None], order].reshape(len(values), pipes, depth, stages // depth)
     return np.moveaxis(held, 3, 2).reshape(len(values), -1, depth)
+
+
+@lru_cache(maxsize=1024)
+def _rank_order(placement: bytes, shape: tuple[int, int]) -> tuple[Integers, int]:
+    """The stages of each pipe in the order of their ranks, and how many ranks there are."""
+    ranks = np.frombuffer(placement, dtype=np.int64).reshape(shape)
+    return np.argsort(ranks, axis=1, kind="stable"), int(ranks.max()) + 1
 
 
 def rank_parameters(stages: StageCosts, placement: Integers) -> Floats:

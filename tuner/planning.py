@@ -13,7 +13,7 @@ from tuner.search import Search
 from tuner.why import Explanation, read_constraints
 
 _OPERATIONS_FOR_REGRET = 16_384
-"""How much of the exhaustive search's longer programs is simulated, to say what greedy loses."""
+"""How much of the exhaustive search is simulated, to say what greedy loses."""
 
 
 def answer(request: PlanRequest, library: Library, *, profile: Profile | None = None) -> Plan:

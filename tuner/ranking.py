@@ -1,6 +1,8 @@
 """Which configuration that fits is fastest? Equation 1 sorts them all, the simulation judges the best."""
 
+from bisect import insort
 from dataclasses import dataclass
+from typing import Any
 
 from tuner.choice import Choice
 from tuner.evaluation import Evaluator
@@ -9,11 +11,8 @@ from tuner.rehearsal import Rehearsal, Rehearsed
 MOST_SIMULATED = 20
 """How many of the best by equation 1 are simulated."""
 
-_SHORT = 8_192
-"""Forwards and backwards up to which a program is simulated whatever the others cost."""
-
-_MOST_OPERATIONS = 40_960
-"""Forwards and backwards of the longer programs that are simulated for one list."""
+_MOST_OPERATIONS = 60_000
+"""Forwards and backwards that are simulated for one list."""
 
 _TOO_LONG = 100_000
 """Forwards and backwards of a program that takes too long to simulate; equation 1 is near for so many."""
@@ -45,27 +44,31 @@ class Ranking:
         self._simulated: dict[tuple[int, int], Rehearsed] = {}
 
     def rank(self, choices: tuple[Choice, ...], *, operations: int = _MOST_OPERATIONS) -> tuple[Ranked, ...]:
-        """The simulated ones first, fastest first, then the others in the order of equation 1.
+        """Fastest first; the first has been simulated, unless its program is too long for that.
 
-        `choices` are in that order. What cannot win against the best iteration so far is not simulated, nor
-        what lies beyond MOST_SIMULATED or beyond `operations`.
+        `choices` are in the order of equation 1. What cannot win against the best iteration so far is not
+        simulated, nor what lies beyond MOST_SIMULATED or beyond `operations`, unless it would come first.
         """
         if any(_operations(choice) > _TOO_LONG for choice in choices[:_FEWEST_SIMULATED]):
             return tuple(Ranked(choice, None) for choice in choices)
-        best, left = float("inf"), operations
         ranked: list[Ranked] = []
+        best, left = float("inf"), operations
         for position, choice in enumerate(choices):
             size = _operations(choice)
-            affordable = position < MOST_SIMULATED and (
-                size <= _SHORT or size <= left or position < _FEWEST_SIMULATED
-            )
+            affordable = position < _FEWEST_SIMULATED or (position < MOST_SIMULATED and size <= left)
             if not affordable or choice.work_s > best or choice.iteration_s > _MOST_OVER * best:
                 ranked.append(Ranked(choice, None))
                 continue
-            left -= size if size > _SHORT else 0
+            left -= size
             ranked.append(self.judge(choice))
             best = min(best, ranked[-1].iteration_s)
-        return tuple(sorted(ranked, key=_order))
+        return self._first_simulated(sorted(ranked, key=_order))
+
+    def _first_simulated(self, ranked: list[Ranked]) -> tuple[Ranked, ...]:
+        """Simulate what comes first by equation 1 until what comes first has been simulated."""
+        while ranked and ranked[0].simulated is None and _operations(ranked[0].choice) <= _TOO_LONG:
+            insort(ranked, self.judge(ranked.pop(0).choice), key=_order)
+        return tuple(ranked)
 
     def judge(self, choice: Choice) -> Ranked:
         """One configuration, simulated."""
@@ -80,5 +83,5 @@ def _operations(choice: Choice) -> int:
     return 2 * choice.configuration.depth * choice.configuration.micro_batches
 
 
-def _order(ranked: Ranked) -> tuple[bool, float, tuple[object, ...]]:
-    return ranked.simulated is None, ranked.iteration_s, ranked.choice.rank()
+def _order(ranked: Ranked) -> tuple[Any, ...]:
+    return ranked.iteration_s, ranked.choice.rank()

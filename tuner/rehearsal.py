@@ -27,6 +27,8 @@ class Rehearsed:
     """Messages on the critical path."""
     all_reduce_s: float
     """Collectives on the critical path."""
+    bubble_ratio: float
+    """1 − Σ busy / (D·iteration), as `chimera simulate` counts it; waiting for messages is idle too."""
 
 
 class Rehearsal:
@@ -45,7 +47,8 @@ class Rehearsal:
         compute = min(total, float(timeline.busy_s().max()) / program.iterations)
         all_reduce = min(total - compute, path.collectives_s)
         p2p = min(total - compute - all_reduce, path.messages_s)
-        return Rehearsed(total, compute, total - compute - all_reduce - p2p, p2p, all_reduce)
+        bubble = total - compute - all_reduce - p2p
+        return Rehearsed(total, compute, bubble, p2p, all_reduce, timeline.bubble_ratio)
 
     def timeline(self, evaluated: Evaluated, index: int) -> Timeline:
         """The simulated iteration of one configuration; of an asynchronous schedule, several."""

@@ -60,6 +60,8 @@ class StageModel:
             (size, np.array([layer.tied_group == group for layer in layers], dtype=np.float64))
             for group, size in description.tied_groups().items()
         ]
+        self._balanced: dict[tuple[int, float, float], tuple[int, ...]] = {}
+        """Cuts of equal blocks by depth and what stands before and behind them, in blocks to two decimals."""
         self._first_block, self._last_block = description.blocks[0], description.blocks[-1]
 
     def stages(self, costs: LayerCosts, depth: int) -> StageCosts:
@@ -110,9 +112,13 @@ class StageModel:
             return even_counts(blocks, depth)
         first, last = self._first_block, self._last_block
         times = layer_s[first : last + 1].tolist()
-        return balanced_counts(
-            times, depth, first_s=float(layer_s[:first].sum()), last_s=float(layer_s[last + 1 :].sum())
-        )
+        outer = float(layer_s[:first].sum()), float(layer_s[last + 1 :].sum())
+        if min(times) < max(times) or not times[0]:
+            return balanced_counts(times, depth, first_s=outer[0], last_s=outer[1])
+        first_s, last_s = (round(each / times[0], 2) for each in outer)
+        if (key := (depth, first_s, last_s)) not in self._balanced:
+            self._balanced[key] = balanced_counts([1.0] * blocks, depth, first_s=first_s, last_s=last_s)
+        return self._balanced[key]
 
     def _cuts(self, counts: list[tuple[int, ...]]) -> Integers:
         """First layer of each stage, and the end [b, s + 1]; what is not a block goes to the outer stages."""

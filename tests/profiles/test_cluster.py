@@ -11,7 +11,7 @@ CLUSTERS = [load_cluster(name) for name in names("clusters")]
 def test_piz_daint_is_fitted_and_says_so() -> None:
     """Its links and factors come from the published runs, not from data sheets."""
     cluster = load_cluster("piz-daint")
-    assert (cluster.node.devices, cluster.node.link, cluster.max_devices) == (1, None, 5704)
+    assert (cluster.node.devices, cluster.node.link, cluster.max_devices) == (1, None, None)
     assert {cluster.link.provenance, cluster.software.provenance} == {"fitted"}
     assert set(cluster.software.activation_factors) == {"bert", "gpt2"}
     assert cluster.software.compute_factor > 1

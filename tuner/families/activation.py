@@ -8,6 +8,7 @@ KEPT_INPUTS = {
     "silu": 1,
     "swish": 1,
     "gelu_new": 4,
+    "gelu_fast": 4,
 }
 """Tensors as wide as the input, the input among them, that the function keeps.
 
