@@ -12,6 +12,20 @@ from cli.choices import ATTENTIONS, OPTIMIZERS, PRECISIONS, RECOMPUTES, TARGETS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+
+def _once(_: click.Context, option: click.Parameter, numbers: tuple[int, ...]) -> int | None:
+    """The number that an option was given; refuses two that differ, under whichever of its names."""
+    if len(set(numbers)) > 1:
+        told = " and ".join(map(str, dict.fromkeys(numbers)))
+        raise click.BadParameter(
+            f"{told} are given to one option ({', '.join(option.opts)}): give one number"
+        )
+    return numbers[0] if numbers else None
+
+
+ONE_NUMBER: dict[str, Any] = {"type": int, "multiple": True, "callback": _once}
+"""For an option with two names: click alone would take whichever stands last."""
+
 WHAT = (
     click.option(
         "--model", required=True, metavar="NAME|PATH",
@@ -27,7 +41,7 @@ WHAT = (
     ),
     click.option("--devices", required=True, type=int, help="Accelerators to use, P."),
     click.option(
-        "--mini-batch-size", "--global-batch-size", "mini_batch_size", required=True, type=int,
+        "--mini-batch-size", "--global-batch-size", "mini_batch_size", required=True, **ONE_NUMBER,
         help="Samples per optimizer step.",
     ),
     click.option(
@@ -77,9 +91,11 @@ SEARCH = (
         help="Cut stages by time, or into equal numbers of blocks (default balanced; paper's presets even).",
     ),
     click.option(
-        "--width", "--data-parallel-size", "width", type=int, help="Pin the number of pipeline groups, W."
+        "--width", "--data-parallel-size", "width", **ONE_NUMBER, help="Pin the number of pipeline groups, W."
     ),
-    click.option("--depth", "--pipeline-parallel-size", "depth", type=int, help="Pin the pipeline depth, D."),
+    click.option(
+        "--depth", "--pipeline-parallel-size", "depth", **ONE_NUMBER, help="Pin the pipeline depth, D."
+    ),
     click.option("--micro-batch-size", type=int, help="Pin the samples per forward, B."),
     click.option(
         "--search", type=click.Choice(["greedy", "exhaustive"]), default="greedy",

@@ -8,6 +8,7 @@ import pytest
 from cli import choices, options
 from cli.plan import plan
 from profiles.document import Attention, Precision
+from tests.cli.command import BERT, Shell
 from tuner.exports import FORMATS
 from tuner.request import Optimizer, Partition, PlanRequest, Target
 
@@ -73,3 +74,21 @@ def test_words_shared_by_commands_are_complete() -> None:
     """What `profile` offers is what documents take."""
     assert set(choices.PRECISIONS) == set(get_args(Precision))
     assert set(choices.ATTENTIONS) == set(get_args(Attention))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("--width", "--data-parallel-size"),
+        ("--depth", "--pipeline-parallel-size"),
+        ("--mini-batch-size", "--global-batch-size"),
+    ],
+)
+def test_two_names_of_an_option_must_not_contradict(chimera: Shell, one: str, other: str) -> None:
+    """Neither wins in silence; the same number twice is no contradiction."""
+    asked = ["plan", *BERT[:-2], "--mini-batch-size", "512"]
+    refused = chimera(*asked, one, "512", other, "256")
+    assert refused.code == 2
+    assert f"512 and 256 are given to one option ({one}, {other})" in refused.err
+    agreed = plan.make_context("plan", [*asked[1:], one, "512", other, "512"])
+    assert agreed.params[one.removeprefix("--").replace("-", "_")] == 512
