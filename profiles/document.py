@@ -2,20 +2,18 @@
 
 import hashlib
 import json
-import reprlib
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails
 
 from profiles.errors import MalformedDocumentError
+from profiles.faults import describe_faults as describe_faults  # noqa: PLC0414
 
 # Documents are read and written through this module, so the limits and the JSON of it are found here too.
 from profiles.json_text import MAX_DOCUMENT_BYTES as MAX_DOCUMENT_BYTES  # noqa: PLC0414
 from profiles.json_text import canonical_json as canonical_json  # noqa: PLC0414
 from profiles.json_text import parse_json as parse_json  # noqa: PLC0414
-
-_SELF_EXPLAINING = {"value_error", "extra_forbidden", "json_invalid", "missing"}
+from profiles.json_text import without_mark
 
 Provenance = Literal["measured", "published", "estimated", "fitted", "extrapolated"]
 Precision = Literal["float32", "bfloat16", "float16"]
@@ -49,8 +47,12 @@ class Document(Part):
     @classmethod
     def from_json(cls, text: str | bytes, *, name: str | None = None) -> Self:
         """Read `text`; raises MalformedDocumentError naming the first faults and where they are."""
-        parse_json(text, name=name or cls.kind_name)
-        return cls._validate(text, name or cls.kind_name)
+        name = name or cls.kind_name
+        value = parse_json(text, name=name)
+        try:
+            return cls.model_validate_json(without_mark(text))
+        except ValidationError as error:
+            raise MalformedDocumentError(describe_faults(error, name, value=value)) from None
 
     @classmethod
     def from_value(cls, value: Any, *, name: str | None = None) -> Self:
@@ -61,13 +63,6 @@ class Document(Part):
             raise MalformedDocumentError(f"{name or cls.kind_name} is not plain JSON: {error}") from None
         return cls.from_json(text, name=name)
 
-    @classmethod
-    def _validate(cls, text: str | bytes, name: str) -> Self:
-        try:
-            return cls.model_validate_json(text)
-        except ValidationError as error:
-            raise MalformedDocumentError(describe_faults(error, name)) from None
-
     def to_json(self) -> str:
         """Canonical text: sorted keys, no spaces, so that equal documents have equal bytes."""
         return canonical_json(self.model_dump(mode="json", exclude_none=True))
@@ -75,24 +70,3 @@ class Document(Part):
     def fingerprint(self) -> str:
         """SHA-256 of the canonical text, in hex: the address of the document's content."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
-
-
-def describe_faults(error: ValidationError, name: str, *, most: int = 5) -> str:
-    """One sentence for the first few faults of a pydantic error, with their places and what was found."""
-    faults = error.errors(include_url=False, include_context=False)
-    told = "; ".join(f"{_place(fault['loc'])}: {_told(fault)}" for fault in faults[:most])
-    more = f" (and {len(faults) - most} more)" if len(faults) > most else ""
-    return f"{name} is not valid: {told}{more}"
-
-
-def _place(location: tuple[int | str, ...]) -> str:
-    path = ".".join(str(part) for part in location) or "document"
-    return "".join(letter if letter.isprintable() else "?" for letter in path[:200])
-
-
-def _told(fault: ErrorDetails) -> str:
-    message = fault["msg"].removeprefix("Value error, ")
-    found = fault["input"]
-    if fault["type"] in _SELF_EXPLAINING or isinstance(found, list | dict):
-        return message
-    return f"{message}, not {reprlib.repr(found)}"

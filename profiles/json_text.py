@@ -4,6 +4,7 @@ A document may come from anybody, so size and depth are bounded before anything 
 """
 
 import json
+from codecs import BOM_UTF8
 from collections import Counter
 from itertools import accumulate
 from math import isinf
@@ -28,6 +29,7 @@ def canonical_json(value: Any) -> str:
 
 def parse_json(text: str | bytes, *, name: str) -> Any:
     """Parse JSON within MAX_DOCUMENT_BYTES and MAX_NESTING, of finite numbers and keys that appear once."""
+    text = without_mark(text)
     raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if len(raw) > MAX_DOCUMENT_BYTES:
         raise MalformedDocumentError(
@@ -47,6 +49,11 @@ def parse_json(text: str | bytes, *, name: str) -> Any:
         raise MalformedDocumentError(f"{name} is not UTF-8 text (byte {error.start})") from None
     except (ValueError, RecursionError) as error:
         raise MalformedDocumentError(f"{name} is not valid JSON: {error}") from None
+
+
+def without_mark(text: str | bytes) -> str | bytes:
+    """The text without the byte order mark that some editors put before UTF-8."""
+    return text.removeprefix("\ufeff") if isinstance(text, str) else text.removeprefix(BOM_UTF8)
 
 
 def is_nested_deeper(raw: bytes, *, than: int) -> bool:

@@ -1,5 +1,6 @@
 """What is asked of the tuner: the options of `chimera plan`, and the body of `POST /v1/plans`."""
 
+import reprlib
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -9,6 +10,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     model_validator,
 )
 from pydantic.aliases import AliasChoices
@@ -46,6 +48,13 @@ def _known_schedules(names: tuple[str, ...]) -> tuple[str, ...]:
     if not names:
         raise ValueError(f"name at least one schedule of {', '.join(SCHEDULES)}")
     return tuple(dict.fromkeys(names))
+
+
+def _named_or_inline(value: Any, info: ValidationInfo) -> Any:
+    if not isinstance(value, str | dict | BaseModel):
+        inline = {"model": '{"config": {...}} or {"profile": id}', "cluster": '{"document": {...}}'}
+        raise ValueError(f"give a preset's name, {inline[str(info.field_name)]}, not {reprlib.repr(value)}")
+    return value
 
 
 class InlineModel(BaseModel):
@@ -86,9 +95,17 @@ class PlanRequest(BaseModel):
         extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
 
-    model: Annotated[str, Field(min_length=1, max_length=500)] | InlineModel
+    model: Annotated[
+        Annotated[str, Field(min_length=1, max_length=500)] | InlineModel, BeforeValidator(_named_or_inline)
+    ]
     """A preset's name, {"config": {...}} or {"profile": id}; never a path."""
-    cluster: Annotated[str, Field(min_length=1, max_length=200)] | InlineCluster | None = None
+    cluster: (
+        Annotated[
+            Annotated[str, Field(min_length=1, max_length=200)] | InlineCluster,
+            BeforeValidator(_named_or_inline),
+        ]
+        | None
+    ) = None
     """A preset's name or {"document": {...}}; "generic" when only an accelerator is named."""
     accelerator: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """Data sheet to use instead of the cluster's own accelerator."""
@@ -150,6 +167,20 @@ class PlanRequest(BaseModel):
     """Which neighbours share a node: the ranks of one pipeline (pipe_major) or the replicas of one stage."""
     compression: Annotated[str, Field(max_length=50)] = "none"
 
+    @model_validator(mode="before")
+    @classmethod
+    def _named_once(cls, value: Any) -> Any:
+        for field in cls.model_fields.values() if isinstance(value, dict) else ():
+            alias = field.validation_alias
+            names = alias.choices if isinstance(alias, AliasChoices) else []
+            given = {str(name): reprlib.repr(value[name]) for name in names if name in value}
+            if len(given) > 1:
+                numbers = " and ".join(given.values())
+                raise ValueError(
+                    f"{' and '.join(given)} are two names of one option, here {numbers}: leave one out"
+                )
+        return value
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.cluster is None and self.accelerator is None:
@@ -181,7 +212,7 @@ def read_request(value: Any) -> PlanRequest:
     try:
         request = PlanRequest.model_validate(value)
     except ValidationError as error:
-        raise RequestError(describe_faults(error, "the request")) from None
+        raise RequestError(describe_faults(error, "the request", value=value)) from None
     for option, default in _NOT_MODELLED.items():
         if getattr(request, option) != default:
             raise UnsupportedOptionError(

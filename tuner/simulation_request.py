@@ -81,7 +81,7 @@ def read_simulation(value: dict[str, Any]) -> SimulationRequest:
     try:
         request = SimulationRequest.model_validate(value)
     except ValidationError as error:
-        raise RequestError(describe_faults(error, "the simulation")) from None
+        raise RequestError(describe_faults(error, "the simulation", value=value)) from None
     _refuse_huge(request)
     return request
 

@@ -127,6 +127,20 @@ def test_a_fault_is_told_with_its_place_and_what_was_found(place: str, value: An
     assert told in str(caught.value)
 
 
+def test_a_byte_order_mark_is_no_part_of_a_document() -> None:
+    """Some editors write one."""
+    cluster = load_cluster("dgx-h100")
+    text = "\ufeff" + cluster.to_json()
+    assert ClusterProfile.from_json(text) == ClusterProfile.from_json(text.encode()) == cluster
+
+
+@pytest.mark.parametrize("text", ["[]", "3"])
+def test_a_fault_of_the_whole_is_told_without_a_place(text: str) -> None:
+    """There is no key to point at."""
+    with pytest.raises(MalformedDocumentError, match=r"^mine is not valid: Input should be an object"):
+        ClusterProfile.from_json(text, name="mine")
+
+
 def test_many_faults_are_told_by_the_first_few() -> None:
     """A wholly wrong document does not give a wholly unreadable message."""
     with pytest.raises(MalformedDocumentError, match=r"\(and 15 more\)") as caught:
