@@ -30,7 +30,10 @@ EXAMPLE = "chimera plan --model gpt2-64 --cluster piz-daint --devices 512 --mini
 )
 @click.option("--report", type=click.Path(path_type=Path), metavar="FILE.html", help="Write the report page.")
 def plan(*, explain: bool, as_json: bool, format: str | None, report: Path | None, **asked: Any) -> int:
-    """Choose width, depth, micro-batch size and schedule, without a device and without running anything."""
+    """Choose width, depth, micro-batch size and schedule.
+
+    Without a device, and without running anything.
+    """
     request, profile = _read(asked)
     answer, search_s = _answer(request, profile)
     exported = _export(answer, format) if format else None

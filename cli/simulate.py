@@ -73,7 +73,10 @@ COSTS = (
     "without --trace it is printed.",
 )  # fmt: skip
 def simulate(*, as_json: bool, trace: Path | None, format: str | None, **asked: Any) -> int:
-    """Simulate one schedule: makespan, bubbles, micro-batches alive, and what decides the makespan."""
+    """Simulate one schedule, operation by operation.
+
+    Tells the makespan and what decides it, the bubbles, and how many micro-batches are alive.
+    """
     from tuner.simulation_request import read_simulation
 
     if as_json and format and trace is None:

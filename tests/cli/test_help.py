@@ -53,6 +53,16 @@ def test_help_lists_only_commands_that_exist(chimera: Shell) -> None:
     assert all(name in chimera("--help").out for name in app.commands)
 
 
+@pytest.mark.parametrize(
+    "words", [words for words in COMMANDS if not words or words == ("list",)], ids=" ".join
+)
+def test_no_summary_of_a_command_is_cut(chimera: Shell, words: tuple[str, ...]) -> None:
+    """Also where a terminal has 80 columns."""
+    _, _, commands = chimera(*words, "--help").out.partition("Commands:")
+    assert commands
+    assert "..." not in commands
+
+
 @pytest.mark.parametrize("words", [(), ("list",), ("database",)], ids=["chimera", "list", "database"])
 def test_a_group_alone_shows_its_help(chimera: Shell, words: tuple[str, ...]) -> None:
     """It is not an answer, so the help goes to stderr with the code of bad input."""
