@@ -15,6 +15,7 @@ PACKAGES := profiles tuner executor api cli
 SOURCES := $(PACKAGES) migrations tests benchmarks examples
 EXTRAS := executor,postgres,dev
 PYTEST_ARGS ?=
+WORKERS ?= 2
 BENCH_ARGS ?=
 PIP := pip --disable-pip-version-check -qq
 # -P keeps the working folder off the import path, so what is tested is what is installed.
@@ -62,8 +63,8 @@ test: setup  ## Set up, then lint, types, import contracts and the whole test su
 	@$(MAKE) --no-print-directory contracts
 	@$(MAKE) --no-print-directory pytest
 
-pytest: setup  ## The test suite alone
-	@$(RUN) -m pytest $(PYTEST_ARGS)
+pytest: setup  ## The test suite alone, two files at a time
+	@$(RUN) -m pytest --numprocesses $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 grid: setup  ## The laws of schedules over all of them, D to 16 and N to 64: about 25 minutes
 	@$(RUN) -m pytest tests/tuner/schedules/grid.py $(PYTEST_ARGS)
