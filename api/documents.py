@@ -7,7 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session, undefer
 
 from api.idempotency import Answer
-from api.paging import page
+from api.paging import last_seen, page
 from api.problems import InvalidProblem, NotFoundProblem
 from api.tables import DocumentKind, StoredDocument
 from profiles.cluster import ClusterProfile
@@ -21,6 +21,7 @@ SCHEMAS: dict[DocumentKind, type[Document]] = {
     DocumentKind.MEASUREMENTS: Measurements,
 }
 _LONGEST_NAME = 200
+_FINGERPRINT = r"[0-9a-f]{64}"
 
 
 def read_document(kind: DocumentKind, value: Any) -> Document:
@@ -71,7 +72,7 @@ def list_documents(
         select(StoredDocument).where(StoredDocument.kind == kind).order_by(StoredDocument.id).limit(limit + 1)
     )
     if cursor is not None:
-        query = query.where(StoredDocument.id > cursor)
+        query = query.where(StoredDocument.id > last_seen(cursor, pattern=_FINGERPRINT))
     found = session.scalars(query).all()
     following = found[limit - 1].id if len(found) > limit else None
     return page([entry(stored, base=base) for stored in found[:limit]], following)

@@ -1,5 +1,6 @@
 """How is a long list read in pieces? Each page names where the next one starts."""
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -27,9 +28,18 @@ def slice_page(items: Sequence[Any], *, cursor: str | None, limit: int) -> dict[
     return page(items[start:end], str(end) if end < len(items) else None, total=len(items))
 
 
+def last_seen(cursor: str, *, pattern: str) -> str:
+    """The id that the page before ended with; raises InvalidProblem for what is no id."""
+    if not re.fullmatch(pattern, cursor):
+        raise _foreign(cursor)
+    return cursor
+
+
 def _position(cursor: str) -> int:
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 12):
-        raise InvalidProblem(
-            f"the cursor {cursor[:40]!r} is not one of this list: pass `next` as it was given"
-        )
+        raise _foreign(cursor)
     return int(cursor)
+
+
+def _foreign(cursor: str) -> InvalidProblem:
+    return InvalidProblem(f"the cursor {cursor[:40]!r} is not one of this list: pass `next` as it was given")

@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session, undefer
 
-from api.identifiers import new_identifier
-from api.paging import page
+from api.identifiers import PATTERN, new_identifier
+from api.paging import last_seen, page
 from api.planning import plan_document
 from api.problems import ConflictProblem, InvalidProblem, NotFoundProblem
 from api.tables import FINAL, Study, StudyStatus
@@ -148,7 +148,7 @@ def list_studies(
     if name is not None:
         query = query.where(func.lower(Study.name).contains(name.lower(), autoescape=True))
     if cursor is not None:
-        query = query.where(Study.id < cursor)
+        query = query.where(Study.id < last_seen(cursor, pattern=PATTERN))
     found = session.scalars(query).all()
     following = found[limit - 1].id if len(found) > limit else None
     return page([study_entry(study, base=base) for study in found[:limit]], following)

@@ -198,6 +198,14 @@ def test_bad_query_parameters_are_named(sqlite_client: TestClient, query: str) -
     assert query.partition("=")[0] in check(sqlite_client.get(f"/v1/studies?{query}"), status=422)
 
 
+@pytest.mark.parametrize("path", ["/v1/studies", "/v1/profiles", "/v1/clusters", "/v1/measurements"])
+@pytest.mark.parametrize("cursor", ["zzz", "", "0" * 27, "' OR 1=1", "é" * 26])
+def test_a_cursor_that_no_page_gave_is_refused(sqlite_client: TestClient, path: str, cursor: str) -> None:
+    """Rather than answered with some part of the list."""
+    detail = check(sqlite_client.get(path, params={"cursor": cursor}), status=422)
+    assert "is not one of this list" in detail
+
+
 def test_strings_that_look_like_code_stay_text(sqlite_client: TestClient) -> None:
     """They come back as they were sent, in JSON and escaped in pages."""
     attack = "</script><script>alert(1)</script>"
