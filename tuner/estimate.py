@@ -32,7 +32,8 @@ def describe(
     """Describe the model of a parsed Hugging Face config.json; raises UnsupportedModelError saying why it
     cannot.
 
-    Keys that are missing have the defaults of `transformers`; unknown ones are ignored.
+    Number and width of the layers must be there; other keys that are missing have the defaults of
+    `transformers`, and unknown ones are ignored.
     """
     architecture = recognize(config)
     _check_length(sequence_length, architecture.positions)

@@ -26,6 +26,8 @@ BERT_48 = {
     "tie_word_embeddings": False,
 }
 GPT2_64 = {"model_type": "gpt2", "n_layer": 64, "n_embd": 1280, "n_head": 20, "tie_word_embeddings": False}
+LLAMA_7B = {"model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096}
+"""Whose other sizes are the family's defaults."""
 LLAMA_3_8B = {
     "model_type": "llama",
     "hidden_size": 4096,
@@ -35,6 +37,7 @@ LLAMA_3_8B = {
     "intermediate_size": 14336,
     "vocab_size": 128256,
 }
+GEMMA = {"model_type": "gemma2", "num_hidden_layers": 26, "hidden_size": 2304}
 LLAMA_3_70B = LLAMA_3_8B | {
     "hidden_size": 8192,
     "num_hidden_layers": 80,
@@ -78,11 +81,11 @@ def accelerator(**changes: Any) -> Accelerator:
         (BERT_48, 669_790_012),
         (GPT2_64, 1_389_327_360),
         (GPT2_64 | {"n_layer": 32}, 759_649_280),
-        ({"model_type": "llama"}, 6_738_415_616),
+        (LLAMA_7B, 6_738_415_616),
         (LLAMA_3_8B, 8_030_261_248),
         (LLAMA_3_70B, 70_553_706_496),
-        ({"model_type": "gpt2"}, 124_439_808),
-        ({"model_type": "mistral"}, 7_241_732_096),
+        ({"model_type": "gpt2", "n_layer": 12, "n_embd": 768}, 124_439_808),
+        (LLAMA_7B | {"model_type": "mistral"}, 7_241_732_096),
     ],
 )
 def test_parameters_are_those_of_the_published_models(config: dict[str, Any], parameters: int) -> None:
@@ -127,7 +130,7 @@ def test_a_half_precision_block_keeps_what_the_literature_counts(
     attention: str, dropout: float, function: str, bytes_per_element: float
 ) -> None:
     """34 + 5as/h bytes per S·h of Korthikanti et al.; 32 + 2as/h without dropout; gelu_new keeps 24 more."""
-    config = {"model_type": "gpt2", "n_embd": 1024, "n_head": 16, "activation_function": function}
+    config = GPT2_64 | {"n_embd": 1024, "n_head": 16, "activation_function": function}
     drops = dict.fromkeys(("resid_pdrop", "attn_pdrop", "embd_pdrop"), dropout)
     layer = block(config | drops, attention=attention, sequence_length=1024, precision="float16")
     statistics = 16 + (4 * 16 if attention == "flash" else 0)  # float32: two norms, log-sum-exp of each head
@@ -172,7 +175,7 @@ def test_tied_embeddings_are_counted_once() -> None:
 
 def test_local_and_global_layers_of_gemma_are_types_of_their_own() -> None:
     """Under flash a local layer computes only the window's products; the global ones differ in that alone."""
-    description = described({"model_type": "gemma3_text", "sliding_window": 32})
+    description = described(GEMMA | {"model_type": "gemma3_text", "sliding_window": 32})
     kinds = [layer.type for layer in description.layers if layer.kind == "block"]
     assert kinds[:7] == ["block.sliding"] * 5 + ["block", "block.sliding"]
     local, full = (
@@ -262,7 +265,7 @@ def test_a_device_without_the_precision_computes_in_float32() -> None:
 
 def test_estimated_timings_cover_every_type_once_in_rising_order() -> None:
     """The document names device and provenance and has a point for each size asked for."""
-    description = described({"model_type": "gemma2"})
+    description = described(GEMMA)
     timings = estimate_timings(description, accelerator(), micro_batch_sizes=[4, 1, 2, 4])
     assert [entry.type for entry in timings.types] == ["embedding", "block.sliding", "block", "head", "loss"]
     assert {entry.provenance for entry in timings.types} == {"estimated"}
@@ -284,10 +287,13 @@ def test_estimated_timings_cover_every_type_once_in_rising_order() -> None:
         ({"model_type": "x" * 10_000}, "none of the known families"),
         ({}, "no model_type"),
         ({"model_type": 3}, "no model_type"),
-        ({"model_type": "bert", "is_decoder": True}, "is_decoder"),
-        ({"model_type": "gpt2", "add_cross_attention": True}, "add_cross_attention"),
-        ({"model_type": "gpt2", "reorder_and_upcast_attn": True}, "reorder_and_upcast_attn"),
-        ({"model_type": "gemma3_text", "use_bidirectional_attention": True}, "use_bidirectional_attention"),
+        (BERT_48 | {"is_decoder": True}, "is_decoder"),
+        (GPT2_64 | {"add_cross_attention": True}, "add_cross_attention"),
+        (GPT2_64 | {"reorder_and_upcast_attn": True}, "reorder_and_upcast_attn"),
+        (
+            GEMMA | {"model_type": "gemma3_text", "use_bidirectional_attention": True},
+            "use_bidirectional_attention",
+        ),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -337,7 +343,7 @@ def test_what_is_no_object_is_no_configuration(value: Any) -> None:
 def test_nonsense_is_refused_naming_the_key_and_the_bounds(change: dict[str, Any]) -> None:
     """Negative, zero, NaN, text, 10^30 and heads that do not divide give one clear error."""
     with pytest.raises(UnsupportedModelError, match=next(iter(change))) as refusal:
-        described({"model_type": "llama"} | change)
+        described(LLAMA_7B | change)
     assert len(str(refusal.value)) < 300
 
 
@@ -345,7 +351,7 @@ def test_a_model_beyond_all_bounds_is_refused() -> None:
     """Sizes that are each allowed but multiply to more than a document can hold give one sentence."""
     with pytest.raises(UnsupportedModelError, match="no model that can be planned"):
         described(
-            {"model_type": "llama", "hidden_size": 9_999_360, "intermediate_size": 9_999_999},
+            LLAMA_7B | {"hidden_size": 9_999_360, "intermediate_size": 9_999_999},
             sequence_length=10_000,
         )
 
@@ -369,11 +375,28 @@ def test_a_sequence_length_out_of_bounds_is_refused(length: Any, words: str) -> 
 
 
 def test_missing_keys_have_the_defaults_of_the_family_and_others_are_ignored() -> None:
-    """A bare model_type is the family's base model; keys of training or generation change nothing."""
-    bare = described({"model_type": "llama"})
+    """Beyond number and width of layers; keys of training or generation change nothing."""
+    bare = described(LLAMA_7B)
     assert bare.layers[1].shape["intermediate_size"] == 11008
     noise = {"torch_dtype": "bfloat16", "rope_scaling": None, "use_cache": False, "num_key_value_heads": None}
-    assert described({"model_type": "llama"} | noise) == bare
+    assert described(LLAMA_7B | noise) == bare
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"model_type": "llama"}, ["number of layers (num_hidden_layers or n_layer", "hidden size (hidden_"]),
+        ({"model_type": "gpt2", "n_layer": 2}, ["its hidden size (hidden_size or n_embd or d_model)"]),
+        ({"model_type": "bert", "hidden_size": 64}, ["its number of layers (num_hidden_layers or"]),
+    ],
+    ids=str,
+)
+def test_sizes_that_decide_the_model_are_not_guessed(config: dict[str, Any], told: list[str]) -> None:
+    """A configuration without them is refused naming them, rather than planned as the base model."""
+    with pytest.raises(UnsupportedModelError) as refusal:
+        described(config)
+    for words in [*told, "pass the whole config.json"]:
+        assert words in str(refusal.value)
 
 
 def test_both_spellings_of_gpt2_sizes_are_read() -> None:

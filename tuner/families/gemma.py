@@ -5,7 +5,7 @@ from dataclasses import replace
 from tuner.families.activation import KNOWN
 from tuner.families.architecture import Architecture
 from tuner.families.decoder import Decoder
-from tuner.families.grouping import read_block_types, read_heads, read_layers
+from tuner.families.grouping import read_block_types, read_heads, read_layers, read_width
 from tuner.families.reading import ConfigReader
 
 
@@ -30,7 +30,7 @@ def read_gemma3(config: ConfigReader) -> Architecture:
 
 
 def _decoder(config: ConfigReader, family: str, *, period: int) -> Decoder:
-    width = config.count("hidden_size", default=2304)
+    width = read_width(config)
     bias = config.flag("attention_bias", default=False)
     words = 256_000 if family == "gemma2" else 262_208
     return Decoder(
@@ -39,7 +39,7 @@ def _decoder(config: ConfigReader, family: str, *, period: int) -> Decoder:
         intermediate_size=config.count("intermediate_size", default=9216),
         vocabulary_size=config.count("vocab_size", default=words),
         block_types=read_block_types(
-            config, read_layers(config, default=26), slides=lambda index: (index + 1) % period != 0
+            config, read_layers(config), slides=lambda index: (index + 1) % period != 0
         ),
         attention=read_heads(config, hidden_size=width, heads=8, kv_heads=4, head_dim=256),
         activation=config.choice("hidden_activation", default="gelu_pytorch_tanh", among=KNOWN),

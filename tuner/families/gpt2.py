@@ -3,7 +3,7 @@
 from tuner.families.activation import KNOWN, activate
 from tuner.families.architecture import Architecture
 from tuner.families.attention import Heads, attend
-from tuner.families.grouping import read_layers
+from tuner.families.grouping import read_layers, read_width
 from tuner.families.reading import ConfigReader
 from tuner.families.tape import Tape, Values
 
@@ -23,7 +23,7 @@ def read(config: ConfigReader) -> Architecture:
         kv_heads=model.attention.heads,
         intermediate_size=model.inner,
         vocabulary_size=model.words,
-        block_types=("block",) * read_layers(config, "n_layer", "num_hidden_layers", default=12),
+        block_types=("block",) * read_layers(config),
         write_embedding=model.embed,
         write_block=model.block,
         write_head=model.head,
@@ -35,7 +35,7 @@ def read(config: ConfigReader) -> Architecture:
 
 class _Gpt2:
     def __init__(self, config: ConfigReader) -> None:
-        self.width = config.count("n_embd", "hidden_size", default=768)
+        self.width = read_width(config)
         self.words = config.count("vocab_size", default=50257)
         self.positions = config.count("n_positions", "max_position_embeddings", default=1024)
         self.inner = config.optional_count("n_inner", default=None) or 4 * self.width

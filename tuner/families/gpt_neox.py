@@ -3,7 +3,7 @@
 from tuner.families.activation import KNOWN, activate
 from tuner.families.architecture import Architecture
 from tuner.families.attention import Heads, attend, rotary_tables
-from tuner.families.grouping import read_layers
+from tuner.families.grouping import read_layers, read_width
 from tuner.families.reading import ConfigReader
 from tuner.families.tape import Tape, Values
 
@@ -19,7 +19,7 @@ def read(config: ConfigReader) -> Architecture:
         kv_heads=model.attention.heads,
         intermediate_size=model.inner,
         vocabulary_size=model.words,
-        block_types=("block",) * read_layers(config, default=44),
+        block_types=("block",) * read_layers(config),
         write_embedding=model.embed,
         write_block=model.block,
         write_head=model.head,
@@ -30,7 +30,7 @@ def read(config: ConfigReader) -> Architecture:
 
 class _GptNeoX:
     def __init__(self, config: ConfigReader) -> None:
-        self.width = config.count("hidden_size", default=6144)
+        self.width = read_width(config)
         self.inner = config.count("intermediate_size", default=24576)
         self.words = config.count("vocab_size", default=50432)
         self.function = config.choice("hidden_act", default="gelu", among=KNOWN)

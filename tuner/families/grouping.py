@@ -1,10 +1,13 @@
-"""Which heads, and which blocks with local attention, does a decoder's configuration ask for?"""
+"""How many layers, how wide, with which heads and which local attention, does a configuration ask for?"""
 
 from collections.abc import Callable
 
+from tuner.errors import UnsupportedModelError
 from tuner.families.attention import Heads
 from tuner.families.reading import MOST_LAYERS, ConfigReader
 
+LAYERS = ("num_hidden_layers", "n_layer", "num_layers")
+WIDTH = ("hidden_size", "n_embd", "d_model")
 LAYER_TYPES = {"full_attention": "block", "sliding_attention": "block.sliding"}
 
 
@@ -35,9 +38,29 @@ def read_heads(
     )
 
 
-def read_layers(config: ConfigReader, *names: str, default: int) -> int:
+def check_sizes(config: ConfigReader) -> None:
+    """Refuse a configuration without number or width of layers: without them it is another model's.
+
+    `transformers` would take those of the family's base model, and so plan 7 billion parameters for
+    {"model_type": "llama"}.
+    """
+    essential = {"number of layers": LAYERS, "hidden size": WIDTH}
+    missing = [f"{noun} ({' or '.join(keys)})" for noun, keys in essential.items() if not config.has(*keys)]
+    if missing:
+        raise UnsupportedModelError(
+            f"the configuration does not say its {' and its '.join(missing)}, which are not guessed. Add "
+            "what is missing, or pass the whole config.json that stands beside the weights of the model."
+        )
+
+
+def read_layers(config: ConfigReader) -> int:
     """Read the number of layers."""
-    return config.count(*(names or ("num_hidden_layers",)), default=default, at_most=MOST_LAYERS)
+    return config.count(*LAYERS, at_most=MOST_LAYERS)
+
+
+def read_width(config: ConfigReader) -> int:
+    """Read the hidden size."""
+    return config.count(*WIDTH)
 
 
 def read_block_types(config: ConfigReader, layers: int, *, slides: Callable[[int], bool]) -> tuple[str, ...]:

@@ -3,20 +3,20 @@
 from tuner.families.activation import KNOWN
 from tuner.families.architecture import Architecture
 from tuner.families.decoder import Decoder
-from tuner.families.grouping import read_heads, read_layers
+from tuner.families.grouping import read_heads, read_layers, read_width
 from tuner.families.reading import ConfigReader
 
 
 def read(config: ConfigReader) -> Architecture:
     """Read a configuration of model_type llama."""
-    width = config.count("hidden_size", default=4096)
+    width = read_width(config)
     bias = config.flag("attention_bias", default=False)
     return Decoder(
         family="llama",
         hidden_size=width,
         intermediate_size=config.count("intermediate_size", default=11008),
         vocabulary_size=config.count("vocab_size", default=32000),
-        block_types=("block",) * read_layers(config, default=32),
+        block_types=("block",) * read_layers(config),
         attention=read_heads(config, hidden_size=width),
         activation=config.choice("hidden_act", default="silu", among=KNOWN),
         tied=config.flag("tie_word_embeddings", default=False),

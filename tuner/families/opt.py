@@ -3,7 +3,7 @@
 from tuner.families.activation import KNOWN, activate
 from tuner.families.architecture import Architecture
 from tuner.families.attention import Heads, attend
-from tuner.families.grouping import read_layers
+from tuner.families.grouping import read_layers, read_width
 from tuner.families.reading import ConfigReader
 from tuner.families.tape import Tape, Values
 
@@ -22,7 +22,7 @@ def read(config: ConfigReader) -> Architecture:
         kv_heads=model.attention.heads,
         intermediate_size=model.inner,
         vocabulary_size=model.words,
-        block_types=("block",) * read_layers(config, default=12),
+        block_types=("block",) * read_layers(config),
         write_embedding=model.embed,
         write_block=model.block,
         write_head=model.head,
@@ -34,7 +34,7 @@ def read(config: ConfigReader) -> Architecture:
 
 class _Opt:
     def __init__(self, config: ConfigReader) -> None:
-        self.width = config.count("hidden_size", default=768)
+        self.width = read_width(config)
         self.narrow = config.optional_count("word_embed_proj_dim", default=None) or self.width
         self.inner = config.count("ffn_dim", default=3072)
         self.words = config.count("vocab_size", default=50272)

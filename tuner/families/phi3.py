@@ -5,13 +5,13 @@ from dataclasses import replace
 from tuner.families.activation import KNOWN
 from tuner.families.architecture import Architecture
 from tuner.families.decoder import Decoder
-from tuner.families.grouping import read_heads, read_layers
+from tuner.families.grouping import read_heads, read_layers, read_width
 from tuner.families.reading import ConfigReader
 
 
 def read(config: ConfigReader) -> Architecture:
     """Read a configuration of model_type phi3; only a part of each head may be rotated."""
-    width = config.count("hidden_size", default=3072)
+    width = read_width(config)
     heads = read_heads(config, hidden_size=width)
     rotated = config.within("rope_parameters", "rope_scaling").fraction(
         "partial_rotary_factor", default=config.fraction("partial_rotary_factor", default=1.0)
@@ -22,7 +22,7 @@ def read(config: ConfigReader) -> Architecture:
         hidden_size=width,
         intermediate_size=config.count("intermediate_size", default=8192),
         vocabulary_size=config.count("vocab_size", default=32064),
-        block_types=("block",) * read_layers(config, default=32),
+        block_types=("block",) * read_layers(config),
         attention=replace(heads, window=window, heads_first=True),
         activation=config.choice("hidden_act", default="silu", among=KNOWN),
         tied=config.flag("tie_word_embeddings", default=False),

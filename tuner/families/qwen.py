@@ -6,20 +6,20 @@ from tuner.families.activation import KNOWN
 from tuner.families.architecture import Architecture
 from tuner.families.attention import Heads
 from tuner.families.decoder import Decoder
-from tuner.families.grouping import read_block_types, read_heads, read_layers
+from tuner.families.grouping import read_block_types, read_heads, read_layers, read_width
 from tuner.families.reading import ConfigReader
 
 
 def read_qwen2(config: ConfigReader) -> Architecture:
     """Read a configuration of model_type qwen2."""
-    width = config.count("hidden_size", default=4096)
+    width = read_width(config)
     heads = read_heads(config, hidden_size=width, kv_heads=32)
     return _decoder(config, "qwen2", heads, hidden_size=width, qkv_bias=True).architecture()
 
 
 def read_qwen3(config: ConfigReader) -> Architecture:
     """Read a configuration of model_type qwen3."""
-    width = config.count("hidden_size", default=4096)
+    width = read_width(config)
     heads = read_heads(config, hidden_size=width, kv_heads=32, head_dim=128)
     bias = config.flag("attention_bias", default=False)
     return _decoder(
@@ -37,7 +37,7 @@ def _decoder(
     output_bias: bool = False,
     query_key_norms: bool = False,
 ) -> Decoder:
-    layers = read_layers(config, default=32)
+    layers = read_layers(config)
     window = config.optional_count("sliding_window", default=4096)
     if not config.flag("use_sliding_window", default=False):
         window = None

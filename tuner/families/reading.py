@@ -31,11 +31,16 @@ class ConfigReader:
         found = (self._values.get(name) for name in names)
         return ConfigReader(next((value for value in found if isinstance(value, Mapping)), {}))
 
-    def count(self, *names: str, default: int, at_most: int = LARGEST) -> int:
+    def has(self, *names: str) -> bool:
+        """Whether one of the names is there."""
+        return any(name in self._values for name in names)
+
+    def count(self, *names: str, default: int | None = None, at_most: int = LARGEST) -> int:
         """A whole number from 1 to `at_most`."""
         value = self._value(names, default)
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= at_most:
-            raise self.wrong(names[0], value, f"a whole number from 1 to {at_most:,}")
+            told = next((name for name in names if name in self._values), names[0])
+            raise self.wrong(told, value, f"a whole number from 1 to {at_most:,}")
         return value
 
     def whole(self, name: str, *, default: int) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 from tuner.errors import UnsupportedModelError
 from tuner.families import FAMILIES
 from tuner.families.architecture import Architecture
+from tuner.families.grouping import check_sizes
 from tuner.families.reading import ConfigReader
 
 EXPERT_KEYS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_intermediate_size")
@@ -33,7 +34,9 @@ def recognize(config: Mapping[str, Any]) -> Architecture:
             f"the {kind[:MOST_QUOTED]!r} model is of none of the known families ({', '.join(FAMILIES)}). "
             f"Let a worker trace it, {_remedy(kind)}"
         )
-    return FAMILIES[kind](ConfigReader(config))
+    reader = ConfigReader(config)
+    check_sizes(reader)
+    return FAMILIES[kind](reader)
 
 
 def check_modelled(config: Mapping[str, Any]) -> str:
