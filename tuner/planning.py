@@ -12,7 +12,7 @@ from tuner.request import PlanRequest
 from tuner.search import Search
 from tuner.why import Explanation, read_constraints
 
-_OPERATIONS_FOR_REGRET = 16_384
+_OPERATIONS_FOR_REGRET = 8_192
 """How much of the exhaustive search is simulated, to say what greedy loses."""
 
 

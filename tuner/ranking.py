@@ -11,13 +11,16 @@ from tuner.rehearsal import Rehearsal, Rehearsed
 MOST_SIMULATED = 20
 """How many of the best by equation 1 are simulated."""
 
-_MOST_OPERATIONS = 60_000
-"""Forwards and backwards that are simulated for one list."""
+_SHORT = 8_192
+"""Forwards and backwards of programs of which MOST_SIMULATED are simulated without counting."""
+
+_MOST_OPERATIONS = 40_000
+"""Forwards and backwards that are simulated for one list where some programs are longer."""
 
 _TOO_LONG = 100_000
 """Forwards and backwards of a program that takes too long to simulate; equation 1 is near for so many."""
 
-_FEWEST_SIMULATED = 3
+_FEWEST_SIMULATED = 2
 
 _MOST_OVER = 1.25
 """Equation 1 is at most 16 % above the simulation: what it puts this far behind cannot win."""
@@ -52,7 +55,8 @@ class Ranking:
         if any(_operations(choice) > _TOO_LONG for choice in choices[:_FEWEST_SIMULATED]):
             return tuple(Ranked(choice, None) for choice in choices)
         ranked: list[Ranked] = []
-        best, left = float("inf"), operations
+        longest = max(map(_operations, choices[:MOST_SIMULATED]), default=0)
+        best, left = float("inf"), operations if longest > _SHORT else MOST_SIMULATED * _SHORT
         for position, choice in enumerate(choices):
             size = _operations(choice)
             affordable = position < _FEWEST_SIMULATED or (position < MOST_SIMULATED and size <= left)
