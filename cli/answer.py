@@ -1,14 +1,16 @@
 """How is a plan told to people? The answer first, then what it costs, then what to do next."""
 
+from collections import Counter
 from collections.abc import Iterator
 
-from cli.explanation import explain_plan, layout, memory_parts, provenance
+from cli.explanation import KINDS, explain_plan, layout, memory_parts, provenance
 from cli.quantities import count, gigabytes, percent, seconds, table
 from tuner.exports.megatron import runs
-from tuner.plan import Candidate, Chosen, Plan, WhyNot
+from tuner.plan import Candidate, Chosen, ClusterNote, Plan, Rejected, SmallestChange, WhyNot
 
 SHOWN_CANDIDATES = 10
 SHOWN_REASONS = 3
+_NOTHING_S = 1e-9
 
 
 def describe(plan: Plan, search_s: float, *, explain: bool = False) -> Iterator[str]:
@@ -38,18 +40,38 @@ def describe(plan: Plan, search_s: float, *, explain: bool = False) -> Iterator[
 def describe_failure(plan: Plan) -> Iterator[str]:
     """Why there is no answer, and the smallest change that would give one."""
     cluster = plan.cluster
-    yield (
-        f"Nothing fits on {cluster.devices:,} x {cluster.accelerator} "
-        f"({gigabytes(cluster.memory_bytes)} each). Rejected: {len(plan.rejected):,}, such as"
-    )
-    # What does not fit the memory says more than what is not legal in the first place.
-    telling = sorted(plan.rejected, key=lambda rejected: rejected.kind != "memory")
-    for rejected in telling[:SHOWN_REASONS]:
+    devices = f"{cluster.devices:,} x {cluster.accelerator}"
+    counts = Counter(rejected.kind for rejected in plan.rejected)
+    told = ", ".join(f"{number:,} {KINDS[kind]}" for kind, number in counts.most_common())
+    if _lacks_memory(plan):
+        yield f"Nothing fits on {devices} ({gigabytes(cluster.memory_bytes)} each). Rejected: {told}, such as"
+    else:
+        yield f"No legal configuration on {devices}. Rejected: {told or 'none'}, such as"
+    for rejected in _telling(plan):
         yield f"  {layout(rejected)}: {rejected.reason}"
-    if plan.smallest_change is None:
+    if plan.smallest_change is None and _lacks_memory(plan):
         yield "No single change that was tried makes it fit: use more devices, or devices with more memory."
-        return
-    change = plan.smallest_change
+    elif plan.smallest_change is None:
+        yield "No single change that was tried makes one legal: allow other schedules, layouts or frameworks."
+    else:
+        yield from _change(plan.smallest_change, cluster)
+
+
+def _lacks_memory(plan: Plan) -> bool:
+    return any(rejected.kind == "memory" for rejected in plan.rejected)
+
+
+def _telling(plan: Plan) -> list[Rejected]:
+    """One of each kind at least; what does not fit the memory says more than what was never legal."""
+    first = {rejected.kind: rejected for rejected in reversed(plan.rejected)}
+    shown = sorted(first.values(), key=lambda rejected: rejected.kind != "memory")
+    others = sorted(plan.rejected, key=lambda rejected: rejected.kind != "memory")
+    more = [rejected for rejected in others if rejected is not first[rejected.kind]]
+    shown += more[: max(0, SHOWN_REASONS - len(shown))]
+    return sorted(shown, key=lambda rejected: list(first).index(rejected.kind))
+
+
+def _change(change: SmallestChange, cluster: ClusterNote) -> Iterator[str]:
     yield f"The smallest change that fits: {change.change}."
     yield (
         f"  With W={change.configuration.width} data-parallel x D={change.configuration.depth} pipeline "
@@ -182,14 +204,17 @@ def _why_not(why: WhyNot) -> Iterator[str]:
 
 
 def _signed(value_s: float) -> str:
+    if abs(value_s) < _NOTHING_S:
+        return "0"
     return ("+" if value_s >= 0 else "-") + seconds(abs(value_s))
 
 
 def _next(plan: Plan) -> str:
     if plan.chosen is None:
-        return (
-            "Next: make that change, or try --optimizer-sharding replicas, --recompute auto or more devices."
-        )
+        change = "make that change, or " if plan.smallest_change else ""
+        if _lacks_memory(plan):
+            return f"Next: {change}try --optimizer-sharding replicas, --recompute auto or more devices."
+        return f"Next: {change}let --schedules, --width, --depth and --runs-on be chosen."
     if runs(plan.chosen):
         return "Next: add --export megatron (or env, json) for launch flags, --explain for the reasons."
     return (

@@ -7,12 +7,12 @@ from cli.quantities import gigabytes, percent, table
 from tuner.plan import Plan, RankMemory, Rejected
 
 _SHOWN_RANKS = 64
-_KINDS = {
+KINDS = {
     "memory": "do not fit the memory",
     "batch": "do not divide the mini-batch",
     "layout": "are not legal layouts",
     "target": "cannot run on the target",
-    "domain": "have no closed form",
+    "domain": "cannot run that way",
 }
 
 
@@ -25,6 +25,10 @@ def explain_plan(plan: Plan) -> Iterator[str]:
         yield from _ranks(plan, plan.chosen.memory)
         yield ""
         yield f"Blocks per stage: {', '.join(map(str, plan.chosen.stage_layers))}"
+        yield (
+            "MFU: useful FLOPs (without recomputation) over the peak of the devices used; "
+            "idle ones are not counted"
+        )
     yield ""
     yield "Where the numbers come from:"
     yield f"  timings   {plan.provenance.timings}: {plan.provenance.timings_source}"
@@ -60,7 +64,7 @@ def _rejections(plan: Plan) -> Iterator[str]:
         groups[rejected.kind].append(rejected)
     yield f"Rejected: {len(plan.rejected):,}"
     for kind, members in groups.items():
-        yield f"  {len(members):,} {_KINDS[kind]}, such as"
+        yield f"  {len(members):,} {KINDS[kind]}, such as"
         yield from (f"    {layout(rejected)}: {rejected.reason}" for rejected in members[:3])
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from api.reports.quantities import NO_BREAK
 from tuner.plan import RankMemory
 
 PARTS = {
@@ -28,24 +29,30 @@ class Fullest:
     rank: int
     total_bytes: int
     """With the reserve."""
-    used_bytes: int
-    """Without the reserve."""
-    free_bytes: int
-    """Negative where it does not fit."""
     capacity_bytes: int
     parts: tuple[tuple[str, str, int], ...]
     """Key, label and bytes of the parts that are not zero."""
+
+    @property
+    def free_bytes(self) -> int:
+        """What is left beyond the reserve, which is kept free on purpose; negative where it does not fit."""
+        return self.capacity_bytes - self.total_bytes
+
+    @property
+    def figures(self) -> dict[str, str]:
+        """GB that it needs, that the device has, and that are left: as they are rounded, they add up."""
+        decimals = 2 if abs(self.free_bytes) >= 1e9 else 3
+        has, left = round(self.capacity_bytes / 1e9, decimals), round(self.free_bytes / 1e9, decimals)
+        shown = {"needs": has - left, "has": has, "left": left, "lacks": -left}
+        return {key: f"{value:,.{decimals}f}{NO_BREAK}GB" for key, value in shown.items()}
 
 
 def fullest(ranks: Sequence[RankMemory], capacity_bytes: int) -> Fullest:
     """The rank that needs the most."""
     rank = max(ranks, key=lambda entry: entry.total_bytes)
-    used = rank.total_bytes - rank.reserve_bytes
     return Fullest(
         rank=rank.rank,
         total_bytes=rank.total_bytes,
-        used_bytes=used,
-        free_bytes=capacity_bytes - used,
         capacity_bytes=capacity_bytes,
         parts=tuple((key, label, size) for key, label in PARTS.items() if (size := _size(rank, key))),
     )

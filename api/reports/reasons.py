@@ -19,7 +19,7 @@ _KINDS = {
     "batch": ("do not divide the mini-batch", "The mini-batch does not divide"),
     "layout": ("are not legal layouts", "Not a legal layout"),
     "target": ("cannot be run by the target", "The target cannot run it"),
-    "domain": ("have no closed form", "No closed form"),
+    "domain": ("cannot run that way", "Cannot run that way"),
 }
 
 
@@ -82,6 +82,13 @@ def shares(breakdown: Breakdown) -> list[Share]:
         found.append(Share(key, PART_NAMES[key], value, value / total, start))
         start += 100 * value / total
     return found
+
+
+def failure(plan: Plan) -> str:
+    """What to call it that there is no choice: memory may not be the reason."""
+    return (
+        "Nothing fits" if any(entry.kind == "memory" for entry in plan.rejected) else "No legal configuration"
+    )
 
 
 def rejected_sentence(plan: Plan) -> str:

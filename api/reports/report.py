@@ -6,6 +6,7 @@ from typing import Any
 from api.rendering import render
 from api.reports import inline, reasons
 from api.reports.memory import fullest, memory_chart
+from api.reports.quantities import NO_BREAK
 from api.reports.throughput import throughput_chart
 from tuner.exports import export
 from tuner.exports.errors import ExportError
@@ -60,6 +61,8 @@ def render_report(
         "timeline": timeline,
         "scripts": inline.SCRIPTS,
         "policy": inline.policy() if standalone else None,
+        "kept_free": _kept_free(plan),
+        "failure": reasons.failure(plan),
     }
     if plan.chosen is not None:
         context["shares"] = reasons.shares(plan.chosen.predicted.breakdown)
@@ -87,6 +90,11 @@ def _charts(plan: Plan) -> dict[str, Any]:
     if plan.chosen is not None:
         charts["memory"] = memory_chart(plan.chosen.memory, plan.cluster.memory_bytes)
     return charts
+
+
+def _kept_free(plan: Plan) -> str:
+    margin = plan.request.get("margin")
+    return f"beyond the {100 * margin:g}{NO_BREAK}% kept free, " if margin else ""
 
 
 def _facts(plan: Plan) -> list[tuple[str, str]]:

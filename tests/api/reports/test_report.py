@@ -2,6 +2,7 @@
 
 import json
 import re
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from api.reports.memory import PARTS, fullest
 from api.reports.reasons import rejected_groups, shares, why_chosen
 from api.reports.report import render_report
+from cli.answer import describe
 from profiles import library
 from tests.api.conftest import BERT, NO_FIT
 from tests.api.page import Page
@@ -50,13 +52,48 @@ def test_every_part_of_the_memory_has_a_name() -> None:
 
 
 def test_memory_left_does_not_count_the_margin_as_used() -> None:
-    """Free is capacity minus what is needed; the margin is part of what is free."""
+    """Free is capacity minus what is needed, which includes what is kept free on purpose."""
     plan = make()
     assert plan.chosen is not None
     found = fullest(plan.chosen.memory, plan.cluster.memory_bytes)
     rank = plan.chosen.memory[found.rank]
     assert found.total_bytes == plan.chosen.peak_memory_bytes
-    assert found.free_bytes == plan.cluster.memory_bytes - (rank.total_bytes - rank.reserve_bytes)
+    assert found.free_bytes == plan.cluster.memory_bytes - rank.total_bytes
+    text = Page(render_report(plan, standalone=False)).text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "beyond the 5 % kept free" in text
+    (told,) = [line for line in describe(plan, 0.0) if "more is free" in line]
+    (left,) = re.findall(r"Memory left *([0-9.]+) GB", text)
+    assert f"; {left} GB (" in told
+
+
+@pytest.mark.parametrize("options", [{}, {"devices": 1, "model": "llama-3-8b"}], ids=["more", "larger"])
+def test_the_figures_of_what_would_fit_add_up(options: dict[str, Any]) -> None:
+    """What is needed and what is left are what the device has."""
+    plan = answer(read_request(NO_FIT | options), library)
+    text = Page(render_report(plan, standalone=False)).text
+    needs, has, left = (
+        Decimal(re.findall(rf"{label} *([0-9.]+)", text)[0])
+        for label in ("Needs then", "The device has", "(?:Left then|It lacks)")
+    )
+    assert needs + (-left if "It lacks" in text else left) == has
+
+
+@pytest.mark.parametrize(
+    "options", [{"devices": 1, "schedules": "chimera"}, {"runs_on": "deepspeed", "schedules": "chimera"}]
+)
+def test_memory_is_not_blamed_for_what_is_not_legal(options: dict[str, Any]) -> None:
+    """Page and terminal name the kind of reason, with one of each and its count."""
+    plan = make(**options)
+    kinds = {entry.kind for entry in plan.rejected}
+    assert plan.chosen is None
+    assert kinds
+    assert "memory" not in kinds
+    page, told = Page(render_report(plan, standalone=False)).text, "\n".join(describe(plan, 0.0))
+    for text in (page, told):
+        assert "No legal configuration" in text
+        assert "Nothing fits" not in text
+        assert "closed form" not in text
+    assert all(any(entry.reason in told for entry in plan.rejected if entry.kind == kind) for kind in kinds)
 
 
 def test_the_bar_of_the_iteration_is_whole() -> None:
