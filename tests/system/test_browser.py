@@ -49,6 +49,16 @@ class Visit:
         )
 
 
+TOUCHES = """(bar) => {
+  const copy = bar.querySelector(".copy").getBoundingClientRect();
+  return [...bar.querySelectorAll("[role=tab]")].some((tab) => {
+    const box = tab.getBoundingClientRect();
+    return box.right > copy.left && box.left < copy.right && box.bottom > copy.top && box.top < copy.bottom;
+  });
+}"""
+"""Whether the Copy button covers a tab."""
+
+
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a service in a process of its own."""
@@ -190,6 +200,10 @@ def test_nothing_is_cut_on_a_phone_or_in_the_dark(
     await_report(page)
     page.locator("details").evaluate_all("(all) => all.forEach((one) => { one.open = true; })")
     assert visit.overflow() == 0
+    assert not page.locator(".tabbar").evaluate(TOUCHES)
+    if width == 1280:
+        hidden = page.locator("#candidates .scroll").evaluate("(one) => one.scrollWidth - one.clientWidth")
+        assert hidden == 0
     ink = page.locator("#chart-memory .xtitle").evaluate("(title) => getComputedStyle(title).fill")
     assert ink == ("rgb(165, 173, 181)" if scheme == "dark" else "rgb(86, 94, 103)")
     folder = Path(os.environ.get("SCREENSHOT_FOLDER", tmp_path))
