@@ -70,6 +70,10 @@ def test_why_not_shows_a_difference_that_adds_up() -> None:
     assert "+500.000 ms" in text
     assert "iteration  " in text
     assert "-100.000 ms" in text
+    tiny = Breakdown(compute_s=2e-13, bubble_s=-2e-13, p2p_s=0.0, all_reduce_s=-3e-10)
+    same = tell(make_plan(make_candidate(), why=why.model_copy(update={"difference_s": tiny})))
+    assert [line.split()[1:] for line in same.splitlines() if line.startswith("  all-reduce ")] == [["0"]]
+    assert "e-" not in same
     alone = why.model_copy(update={"best": None, "difference_s": None, "reason": "no such depth"})
     assert tell(make_plan(make_candidate(), why=alone)).count("no such depth") == 1
 
