@@ -8,9 +8,9 @@ from tuner.plan import Plan, RankMemory, Rejected
 
 _SHOWN_RANKS = 64
 KINDS = {
-    "memory": "do not fit the memory",
-    "batch": "do not divide the mini-batch",
-    "layout": "are not legal layouts",
+    "memory": "cannot fit in memory",
+    "batch": "cannot divide the mini-batch",
+    "layout": "cannot be laid out so",
     "target": "cannot run on the target",
     "domain": "cannot run that way",
 }

@@ -15,9 +15,9 @@ PART_NAMES = {
     "all_reduce": "Gradient synchronisation",
 }
 _KINDS = {
-    "memory": ("do not fit in memory", "Too little memory"),
-    "batch": ("do not divide the mini-batch", "The mini-batch does not divide"),
-    "layout": ("are not legal layouts", "Not a legal layout"),
+    "memory": ("cannot fit in memory", "Too little memory"),
+    "batch": ("cannot divide the mini-batch", "The mini-batch does not divide"),
+    "layout": ("cannot be laid out so", "Not a legal layout"),
     "target": ("cannot be run by the target", "The target cannot run it"),
     "domain": ("cannot run that way", "Cannot run that way"),
 }
@@ -95,7 +95,7 @@ def rejected_sentence(plan: Plan) -> str:
     """How many were rejected, and for what."""
     counts = Counter(entry.kind for entry in plan.rejected)
     parts = [f"{number:,} {_KINDS[kind][0]}" for kind, number in counts.most_common()]
-    return f"{len(plan.rejected):,} configurations were rejected: {_join(parts)}." if parts else ""
+    return f"Of the configurations, {len(plan.rejected):,} were rejected: {_join(parts)}." if parts else ""
 
 
 def rejected_groups(plan: Plan) -> list[RejectedGroup]:

@@ -113,7 +113,7 @@ def test_explain_summarises_the_rejected_by_reason(chimera: Shell) -> None:
     text = chimera("plan", *BERT, "--explain").out
     rejected = plan(chimera, *BERT)["rejected"]
     assert f"Rejected: {len(rejected):,}" in text
-    assert "do not fit the memory, such as" in text
+    assert "cannot fit in memory, such as" in text
     assert "GB of 17.1 GB" in text
     assert "Memory of the ranks" in text
     assert "SHA-256" in text
