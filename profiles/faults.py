@@ -9,6 +9,7 @@ from pydantic_core import ErrorDetails
 Location = tuple[int | str, ...]
 
 _SELF_EXPLAINING = {"value_error", "extra_forbidden", "json_invalid", "missing"}
+_NO_OBJECT = {"dict_type", "model_type", "model_attributes_type"}
 
 
 def describe_faults(error: ValidationError, name: str, *, value: Any = None, most: int = 5) -> str:
@@ -65,6 +66,8 @@ def _tell(place: Location, faults: list[ErrorDetails]) -> str:
 
 
 def _message(fault: ErrorDetails) -> str:
+    if fault["type"] in _NO_OBJECT:
+        return "Input should be an object"
     return fault["msg"].removeprefix("Value error, ")
 
 

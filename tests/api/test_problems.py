@@ -45,6 +45,7 @@ LLAMA_CONFIG = {
         ({"model": 7}, [': give a preset\'s name, {"config": {...}} or {"profile": id}, not 7']),
         ({"cluster": []}, [': give a preset\'s name, {"document": {...}}, not []']),
         ({"cluster": {"document": {"name": 3}}}, ["valid: cluster.document.name: Input", "link: Field"]),
+        ({"cluster": {"document": 3}}, ["valid: cluster.document: Input should be an object, not 3"]),
         ({"width": 8, "data_parallel_size": 4}, ["data_parallel_size are two names of one", "8 and 4"]),
         ({"global_batch_size": 512}, ["valid: mini_batch_size and global_batch_size are two names"]),
         ({"model": {}}, ["valid: model: give exactly one of 'config' and 'profile'"]),
