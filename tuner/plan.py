@@ -117,7 +117,7 @@ class Rejected(PlanPart):
     reason: str
     kind: Literal["memory", "batch", "layout", "target", "domain"]
     """`memory` does not fit, `batch` does not divide, `layout` is not legal, `target` is not run by
-    `runs_on`, `domain` has no closed form."""
+    `runs_on`, `domain` cannot run that way."""
 
 
 class Layout(PlanPart):
