@@ -23,13 +23,15 @@ def predict(ranked: Ranked, *, sequence_length: int, sample_flops: int, peak_flo
         throughput_samples_per_s=throughput,
         tokens_per_s=throughput * sequence_length,
         mfu=throughput * sample_flops / (devices * peak_flops),
-        bubble_ratio=ranked.simulated.bubble_ratio if ranked.simulated else _bubble_ratio(breakdown),
+        bubble_ratio=ranked.simulated.bubble_ratio if ranked.simulated else _bubble_ratio(ranked.choice),
         breakdown=breakdown,
     )
 
 
-def _bubble_ratio(breakdown: Breakdown) -> float:
-    return breakdown.bubble_s / (breakdown.compute_s + breakdown.bubble_s)
+def _bubble_ratio(choice: Choice) -> float:
+    """1 − Σ busy / (D·iteration) by equation 1."""
+    times, i = choice.evaluated.times, choice.index
+    return 1 - float(times.mean_work_s[i] + times.update_s[i]) / choice.iteration_s
 
 
 def _simulated(rehearsed: Rehearsed) -> Breakdown:

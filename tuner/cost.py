@@ -27,6 +27,8 @@ class IterationTimes:
 
     work_s: Floats
     """Forwards and backwards of the busiest rank, recomputation included."""
+    mean_work_s: Floats
+    """The same of the mean rank."""
     update_s: Floats
     bubble_s: Floats
     p2p_s: Floats
@@ -53,9 +55,10 @@ class CostModel:
         """Equation 1 at every micro-batch size."""
         backward = stages.backward_s + stages.recomputed_forward_s[recompute]
         path = scheme.critical_path(case)
-        work, fill = _compute(scheme, case, path, forward_s=stages.forward_s, backward_s=backward)
+        work, mean_work, fill = _compute(scheme, case, path, forward_s=stages.forward_s, backward_s=backward)
         return IterationTimes(
             work_s=work,
+            mean_work_s=mean_work,
             update_s=self._update_s(scheme, stages, case, width=network.width),
             bubble_s=fill,
             p2p_s=_messages_s(stages, case, path, network=network),
@@ -81,12 +84,13 @@ class CostModel:
 
 def _compute(
     scheme: Scheme, case: Case, path: CriticalPath, *, forward_s: Floats, backward_s: Floats
-) -> tuple[Floats, Floats]:
-    """Work of the busiest rank, and what the critical path adds to it [b]."""
+) -> tuple[Floats, Floats, Floats]:
+    """Work of the busiest and of the mean rank, and what the critical path adds to the former [b]."""
     placement = scheme.placement(case.depth, case.pipe_pairs)
     both = forward_s + backward_s
     load = scheme.shares(case)[:, :, None] * both[:, None, :]
-    work = to_ranks(load, placement, "sum").max(axis=1)
+    loads = to_ranks(load, placement, "sum")
+    work = loads.max(axis=1)
     rows = np.arange(len(both))
     slowest = both.argmax(axis=1)
     others = max(1, case.stages - 1)
@@ -96,7 +100,7 @@ def _compute(
     fill = (path.forwards - steps) * other_forward + (path.backwards - steps) * other_backward
     chain = forward_s + backward_s / 2 if scheme.splits_backward else both
     at_least = chain.sum(axis=1) if scheme.synchronous else work
-    return work, np.maximum(fill, at_least - work)
+    return work, loads.mean(axis=1), np.maximum(fill, at_least - work)
 
 
 def _messages_s(stages: StageCosts, case: Case, path: CriticalPath, *, network: Network) -> Floats:

@@ -48,7 +48,7 @@ class Prediction(PlanPart):
     mfu: float
     """Useful FLOPs (without recomputation) over the peak of the devices used."""
     bubble_ratio: float
-    """Simulated: 1 − Σ busy / (D·iteration) over the ranks; by equation 1: what the busiest rank idles."""
+    """1 − Σ busy / (D·iteration) over the ranks; waiting for messages and collectives is idle too."""
     breakdown: Breakdown
     error_bar: ErrorBar | None = None
     """None until measurements exist."""

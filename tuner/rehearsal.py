@@ -1,6 +1,8 @@
 """What does the simulation say of one configuration? Its program, run under the costs of its stages."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from tuner.configuration import Configuration
 from tuner.evaluation import Evaluated, Evaluator
@@ -49,6 +51,26 @@ class Rehearsal:
         p2p = min(total - compute - all_reduce, path.messages_s)
         bubble = total - compute - all_reduce - p2p
         return Rehearsed(total, compute, bubble, p2p, all_reduce, timeline.bubble_ratio)
+
+    def take_apart(self, evaluated: Evaluated, index: int) -> Rehearsed:
+        """As `rehearse`, its parts by leaving things out: first the collectives, then the messages too."""
+        whole = self.rehearse(evaluated, index)
+        program_costs = self._costs(evaluated, index)
+        program = self._program(evaluated.configuration(index), program_costs)
+        if not program.synchronous:
+            return whole
+        alone = replace(program_costs, sync_s=np.zeros_like(program_costs.sync_s))
+        silent = replace(alone, latency_s=0 * alone.latency_s, message_bytes=0 * alone.message_bytes)
+        without_sync = simulate(program, alone).makespan_s
+        without_messages = simulate(program, silent)
+        busiest = float(without_messages.busy_s().max())
+        return replace(
+            whole,
+            compute_s=busiest,
+            bubble_s=without_messages.makespan_s - busiest,
+            p2p_s=without_sync - without_messages.makespan_s,
+            all_reduce_s=whole.iteration_s - without_sync,
+        )
 
     def timeline(self, evaluated: Evaluated, index: int) -> Timeline:
         """The simulated iteration of one configuration; of an asynchronous schedule, several."""
