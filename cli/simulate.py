@@ -9,6 +9,7 @@ import click
 
 from cli.errors import DONE, InputError
 from cli.options import with_options
+from tuner.schedule_names import SCHEDULES
 
 if TYPE_CHECKING:
     from tuner.operation_costs import OperationCosts
@@ -20,8 +21,7 @@ EXAMPLE = "chimera simulate --schedule chimera --depth 8 --micro-batches 16"
 SCHEDULE = (
     click.option(
         "--schedule", required=True, metavar="NAME",
-        help="gpipe, dapple, gems, chimera, interleaved, zb_h1, zb_v, dualpipe, chimera_split, pipedream, "
-        "pipedream_2bw or pipemare.",
+        help=f"{', '.join(SCHEDULES[:-1])} or {SCHEDULES[-1]}.",
     ),
     click.option("--depth", required=True, type=int, help="Pipeline ranks, D."),
     click.option("--micro-batches", required=True, type=int, help="Micro-batches of an iteration, N."),

@@ -18,6 +18,7 @@ from pydantic.aliases import AliasChoices
 from profiles.cluster import ClusterProfile
 from profiles.document import Attention, Precision, describe_faults
 from tuner.errors import RequestError, UnsupportedOptionError
+from tuner.schedule_names import SCHEDULES
 
 MAX_DEVICES = 10_000_000
 MAX_MINI_BATCH = 100_000_000
@@ -26,12 +27,6 @@ MAX_SEQUENCE = 10_000_000
 Optimizer = Literal["sgd", "momentum", "adam", "adamw"]
 Partition = Literal["balanced", "even"]
 Target = Literal["any", "own", "megatron", "torchtitan", "deepspeed"]
-
-SCHEDULES = (
-    "chimera", "gpipe", "dapple", "gems", "pipedream", "pipedream_2bw", "pipemare", "interleaved",
-    "zb_h1", "zb_v", "dualpipe", "chimera_split",
-)  # fmt: skip
-"""Every schedule by name; tuner.schedules says which of them can be planned."""
 
 
 def _names(value: Any) -> Any:

@@ -34,7 +34,7 @@ def _inexpressible(program: Program) -> str | None:
     if program.pipes > 1:
         return (
             f"it runs {program.pipes} pipes, and the runtime has one copy of every stage; "
-            "choose gpipe, dapple, interleaved, zb_h1 or zb_v"
+            "choose one with a single pipe, such as dapple or zb_v"
         )
     if not program.synchronous:
         return "it does not flush, and the runtime keeps one version of the weights; choose dapple"

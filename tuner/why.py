@@ -10,7 +10,7 @@ from tuner.errors import RequestError
 from tuner.plan import Breakdown, Candidate, WhyNot
 from tuner.ranking import Ranking
 from tuner.rejection import MemoryRefusal, Refusal
-from tuner.request import SCHEDULES
+from tuner.schedule_names import SCHEDULES
 
 _NUMBERS = ("width", "depth", "micro_batch_size", "micro_batches", "pipe_pairs")
 _WORDS: dict[str, tuple[str, ...]] = {

@@ -332,7 +332,7 @@ ASKED = {"--schedule": "chimera", "--depth": "4", "--micro-batches": "8"}
         ({"trace": "/nowhere/trace.json"}, "/nowhere/trace.json"),
         ({"format": "perfetto"}, "--trace FILE"),
         ({"format": "yaml"}, "torch-csv"),
-        ({"format": "torch-csv", "trace": "order.csv"}, "choose gpipe, dapple"),
+        ({"format": "torch-csv", "trace": "order.csv"}, "choose one with a single pipe"),
     ],
     ids=str,
 )

@@ -1,43 +1,16 @@
-"""The programs of every schedule; adding one is a module and a line here."""
+"""The programs of every schedule; adding one is a module and a line in `tuner.schedule_names`."""
+
+from importlib import import_module
 
 from tuner.configuration import Scaling
 from tuner.errors import ScheduleError
-from tuner.schedules.generators import (
-    chimera,
-    chimera_split,
-    dapple,
-    dualpipe,
-    gems,
-    gpipe,
-    interleaved,
-    pipedream,
-    pipedream_2bw,
-    pipemare,
-    zb_h1,
-    zb_v,
-)
+from tuner.schedule_names import SCHEDULES
 from tuner.schedules.generators.recipe import Ranks, Recipe, StageTimes, Variant
 from tuner.schedules.program import Op, Program, Step
 
 __all__ = ["RECIPES", "Recipe", "StageTimes", "find_recipe", "generate"]
 
-RECIPES: dict[str, Recipe] = {
-    recipe.name: recipe
-    for recipe in (
-        gpipe.RECIPE,
-        dapple.RECIPE,
-        gems.RECIPE,
-        chimera.RECIPE,
-        interleaved.RECIPE,
-        zb_h1.RECIPE,
-        zb_v.RECIPE,
-        dualpipe.RECIPE,
-        chimera_split.RECIPE,
-        pipedream.RECIPE,
-        pipedream_2bw.RECIPE,
-        pipemare.RECIPE,
-    )
-}
+RECIPES: dict[str, Recipe] = {name: import_module(f"{__name__}.{name}").RECIPE for name in SCHEDULES}
 
 
 def generate(
