@@ -2,8 +2,7 @@
 
 DocumentError
 ├── MalformedDocumentError   not JSON, too large, too deep, or not what the schema asks for
-├── UnknownNameError         no shipped document of that name
-└── MissingEntryError        the document is sound but lacks what was asked of it
+└── UnknownNameError         no shipped document of that name
 """
 
 
@@ -17,7 +16,3 @@ class MalformedDocumentError(DocumentError):
 
 class UnknownNameError(DocumentError):
     """No shipped document has that name; the message names the closest ones."""
-
-
-class MissingEntryError(DocumentError):
-    """A sound document lacks the entry that was asked of it."""

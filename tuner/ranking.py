@@ -49,6 +49,7 @@ class Ranking:
     def __init__(self, evaluator: Evaluator) -> None:
         self._rehearsal = Rehearsal(evaluator)
         self._simulated: dict[tuple[int, int], Rehearsed] = {}
+        self._apart: dict[tuple[int, int], Rehearsed] = {}
 
     def rank(self, choices: tuple[Choice, ...], *, operations: int = _MOST_OPERATIONS) -> tuple[Ranked, ...]:
         """Fastest first; the first has been simulated, unless its program is too long for that.
@@ -80,10 +81,17 @@ class Ranking:
         """Simulate what comes first by equation 1 until what comes first has been simulated."""
         while ranked and ranked[0].simulated is None and _operations(ranked[0].choice) <= _TOO_LONG:
             insort(ranked, self.judge(ranked.pop(0).choice), key=_order)
-        if ranked and ranked[0].simulated is not None:
-            choice = ranked[0].choice
-            ranked[0] = Ranked(choice, self._rehearsal.take_apart(choice.evaluated, choice.index))
-        return tuple(ranked)
+        return (*map(self._taken_apart, ranked[:1]), *ranked[1:])
+
+    def _taken_apart(self, ranked: Ranked) -> Ranked:
+        """The winner with its parts told apart, once for all lists that it wins."""
+        key = _key(ranked.choice)
+        if ranked.simulated is None:
+            return ranked
+        if key not in self._apart:
+            evaluated, index = ranked.choice.evaluated, ranked.choice.index
+            self._apart[key] = self._rehearsal.take_apart(ranked.simulated, evaluated, index)
+        return Ranked(ranked.choice, self._apart[key])
 
     def judge(self, choice: Choice) -> Ranked:
         """One configuration, simulated."""

@@ -52,14 +52,13 @@ class Rehearsal:
         bubble = total - compute - all_reduce - p2p
         return Rehearsed(total, compute, bubble, p2p, all_reduce, timeline.bubble_ratio)
 
-    def take_apart(self, evaluated: Evaluated, index: int) -> Rehearsed:
-        """As `rehearse`, its parts by leaving things out: first the collectives, then the messages too."""
-        whole = self.rehearse(evaluated, index)
-        program_costs = self._costs(evaluated, index)
-        program = self._program(evaluated.configuration(index), program_costs)
-        if not program.synchronous:
+    def take_apart(self, whole: Rehearsed, evaluated: Evaluated, index: int) -> Rehearsed:
+        """`whole` with its parts found by leaving things out: the collectives, then the messages too."""
+        if not evaluated.variant.scheme.synchronous:
             return whole
-        alone = replace(program_costs, sync_s=np.zeros_like(program_costs.sync_s))
+        costs = self._costs(evaluated, index)
+        program = self._program(evaluated.configuration(index), costs)
+        alone = replace(costs, sync_s=np.zeros_like(costs.sync_s))
         silent = replace(alone, latency_s=0 * alone.latency_s, message_bytes=0 * alone.message_bytes)
         without_sync = simulate(program, alone).makespan_s
         without_messages = simulate(program, silent)

@@ -29,7 +29,6 @@ class _Run:
     def __init__(self, variant: Variant, times: StageTimes) -> None:
         self._limit, self._hop = variant.pending, times.hop
         self._times = {Kind.F: times.forward, Kind.I: times.input_gradient, Kind.W: times.weight_gradient}
-        self._holder = chimera.placement(variant).tolist()
         self._order = [deque(row) for row in chimera.direct_order(variant, backward=Kind.I)]
         self._pending: list[deque[Op]] = [deque() for _ in range(variant.depth)]
         self._ranks: Ranks = [[] for _ in range(variant.depth)]
