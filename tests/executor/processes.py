@@ -9,8 +9,8 @@
 
 Every rank is a process with one thread and a gloo process group over the loopback interface; warnings are
 errors there too. Arguments and results are pickled, tensors by value. `Ranks` keeps the processes for several
-calls, `run_ranks` is one call. After a failure or at the timeout everything is killed, and RanksFailedError says
-what each rank reported.
+calls, `run_ranks` is one call. After a failure or at the timeout everything is killed, and RanksFailedError
+says what each rank reported.
 """
 
 import os
@@ -98,7 +98,7 @@ class Ranks:
         self.close()
 
     def _start(self, timeout: float) -> None:
-        from torch.distributed import TCPStore
+        from torch.distributed import TCPStore  # type: ignore[attr-defined] # documented, not in __all__
 
         context = get_context("forkserver")
         context.set_forkserver_preload(_PRELOADED)
@@ -169,13 +169,14 @@ def _serve(rank: int, world_size: int, port: int, timeout: float, pipe: Connecti
     """What a rank does: join the group, then run what is sent until an empty message comes."""
     import torch
     import torch.distributed as dist
+    from torch.distributed import TCPStore  # type: ignore[attr-defined] # documented, not in __all__
 
     warnings.simplefilter("error")
     torch.set_num_threads(1)
     if sys.platform == "linux":
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     try:
-        store = dist.TCPStore("127.0.0.1", port, is_master=False, timeout=timedelta(seconds=timeout))
+        store = TCPStore("127.0.0.1", port, is_master=False, timeout=timedelta(seconds=timeout))
         limit = timedelta(seconds=timeout)
         dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=limit)
         while task := pipe.recv_bytes():
