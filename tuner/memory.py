@@ -55,15 +55,19 @@ class MemoryParts:
 
     def total(self) -> Floats:
         """All parts together [b, w]."""
-        return np.asarray(sum(getattr(self, field.name) for field in fields(self)), dtype=np.float64)
+        return np.asarray(sum(self.by_name().values()), dtype=np.float64)
+
+    def by_name(self) -> dict[str, Floats]:
+        """The parts in their order [b, w]."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def rounded_up(self) -> "MemoryParts":
         """The same in whole bytes."""
-        return MemoryParts(*(np.ceil(getattr(self, field.name)) for field in fields(self)))
+        return MemoryParts(*map(np.ceil, self.by_name().values()))
 
     def row(self, batch: int, rank: int) -> dict[str, int]:
         """The parts of one rank, with their sum."""
-        parts = {field.name: int(getattr(self, field.name)[batch, rank]) for field in fields(self)}
+        parts = {name: int(values[batch, rank]) for name, values in self.by_name().items()}
         return {"rank": rank, **parts, "total_bytes": sum(parts.values())}
 
 

@@ -1,0 +1,161 @@
+"""How near does the memory model come to what was measured, and would it have refused what ran out?
+
+The decision is on the upper bound: the parts of the fullest rank without what a plan keeps free.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from profiles.cluster import ClusterProfile
+from profiles.measurement import Measurement
+from tuner.inputs import Library
+from tuner.replay import replay
+from tuner.schedules.scheme import Floats
+
+NEAR_CAPACITY = 0.06
+"""What was measured within this share below the capacity may be refused: figures are read to about 1 %."""
+
+Verdict = Literal["agrees", "refused_near_capacity", "refused_but_ran", "accepted_but_ran_out"]
+
+
+@dataclass(frozen=True)
+class PredictedMemory:
+    """What the model says one measured configuration needs."""
+
+    rank_bytes: tuple[int, ...]
+    """Fullest moment of every rank, without what is kept free."""
+    part_bytes: dict[str, tuple[int, ...]]
+    """The same by named part, in the order of a plan; they sum to `rank_bytes`."""
+    capacity_bytes: int
+    """Of the accelerator, as its driver reports."""
+
+    @property
+    def fullest_rank(self) -> int:
+        """The rank that needs most."""
+        return self.rank_bytes.index(max(self.rank_bytes))
+
+    @property
+    def emptiest_rank(self) -> int:
+        """The rank that needs least."""
+        return self.rank_bytes.index(min(self.rank_bytes))
+
+
+@dataclass(frozen=True)
+class ComparedMemory:
+    """One measurement beside its prediction."""
+
+    measurement: Measurement
+    predicted: PredictedMemory
+    verdict: Verdict
+
+    @property
+    def max_error(self) -> float | None:
+        """Predicted over measured maximum of the ranks, minus 1; None where it was not measured."""
+        return _error(max(self.predicted.rank_bytes), measured_peak_bytes(self.measurement))
+
+    @property
+    def min_error(self) -> float | None:
+        """Predicted over measured minimum of the ranks, minus 1; None where it was not measured."""
+        return _error(min(self.predicted.rank_bytes), measured_least_bytes(self.measurement))
+
+
+@dataclass(frozen=True)
+class MemoryScore:
+    """Errors of the maximum over the ranks, and agreement on what fits; None over no rows."""
+
+    rows: tuple[ComparedMemory, ...]
+    memory_mape: float | None
+    memory_bias: float | None
+    """Mean signed error: positive where the model asks for more than was needed."""
+    min_mape: float | None
+    """As `memory_mape` for the minimum over the ranks."""
+    oom_agreement: float | None
+    """Share of the rows whose status is what the model decides, or that ran near the capacity."""
+
+
+def predict_memory(
+    measurement: Measurement, library: Library, *, cluster: ClusterProfile | None = None
+) -> PredictedMemory:
+    """Bytes of every rank of a measured configuration; `cluster` replaces the named one.
+
+    Raises RequestError where the configuration cannot be replayed.
+    """
+    evaluated = replay(measurement, library, cluster=cluster).evaluated
+    parts = {name: _whole(values[0]) for name, values in evaluated.memory.by_name().items()}
+    parts.pop("reserve_bytes")
+    return PredictedMemory(
+        rank_bytes=tuple(map(sum, zip(*parts.values(), strict=True))),
+        part_bytes=parts,
+        capacity_bytes=evaluated.capacity_bytes,
+    )
+
+
+def compare_memory(
+    measurement: Measurement,
+    library: Library,
+    *,
+    cluster: ClusterProfile | None = None,
+    capacity_bytes: float | None = None,
+) -> ComparedMemory:
+    """A measurement beside its prediction, decided at `capacity_bytes` or else at all that the device has."""
+    predicted = predict_memory(measurement, library, cluster=cluster)
+    capacity = predicted.capacity_bytes if capacity_bytes is None else capacity_bytes
+    return ComparedMemory(measurement, predicted, judge(measurement, predicted, capacity_bytes=capacity))
+
+
+def judge(measurement: Measurement, predicted: PredictedMemory, *, capacity_bytes: float) -> Verdict:
+    """Whether the decision on the upper bound is what happened."""
+    fits = max(predicted.rank_bytes) <= capacity_bytes
+    if fits == (measurement.status == "ok"):
+        return "agrees"
+    if fits:
+        return "accepted_but_ran_out"
+    measured = measured_peak_bytes(measurement)
+    near = measured is not None and measured >= (1 - NEAR_CAPACITY) * capacity_bytes
+    return "refused_near_capacity" if near else "refused_but_ran"
+
+
+def score_memory(rows: Iterable[ComparedMemory]) -> MemoryScore:
+    """Errors over the rows whose memory was measured, agreement over all."""
+    rows = tuple(rows)
+    errors = [row.max_error for row in rows if row.max_error is not None]
+    least = [abs(row.min_error) for row in rows if row.min_error is not None]
+    agreeing = [row.verdict in {"agrees", "refused_near_capacity"} for row in rows]
+    return MemoryScore(
+        rows=rows,
+        memory_mape=_mean([abs(error) for error in errors]),
+        memory_bias=_mean(errors),
+        min_mape=_mean(least),
+        oom_agreement=_mean(agreeing),
+    )
+
+
+def measured_peak_bytes(measurement: Measurement) -> float | None:
+    """Measured maximum over the ranks, or None."""
+    if measurement.peak_memory_bytes:
+        return float(max(measurement.peak_memory_bytes))
+    return measurement.peak_memory_gb.max * 1e9 if measurement.peak_memory_gb else None
+
+
+def measured_least_bytes(measurement: Measurement) -> float | None:
+    """Measured minimum over the ranks, or None."""
+    if measurement.peak_memory_bytes:
+        return float(min(measurement.peak_memory_bytes))
+    peak = measurement.peak_memory_gb
+    return peak.min * 1e9 if peak and peak.min is not None else None
+
+
+def _error(predicted: float, measured: float | None) -> float | None:
+    return None if measured is None else predicted / measured - 1
+
+
+def _mean(values: list[float] | list[bool]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
+def _whole(values: Floats) -> tuple[int, ...]:
+    return tuple(int(value) for value in np.asarray(values))
