@@ -31,23 +31,35 @@ def message_of(op: Op) -> Message:
     return Message(forward, op.pipe, op.stage - behind, op.micro_batch, op.part, op.iteration)
 
 
+def input_of(op: Op, program: Program) -> Message | None:
+    """The value that an operation works on, wherever it comes from; None where it is given."""
+    if op.kind == Kind.F and op.stage > 0:
+        return Message(True, op.pipe, op.stage - 1, op.micro_batch, op.part, op.iteration)
+    if op.kind in {Kind.B, Kind.I} and op.stage < program.stages - 1:
+        return Message(False, op.pipe, op.stage, op.micro_batch, op.part, op.iteration)
+    return None
+
+
+def output_of(op: Op, program: Program) -> Message | None:
+    """The value that an operation makes for a neighbouring stage; None where there is none."""
+    if op.kind == Kind.F and op.stage < program.stages - 1:
+        return Message(True, op.pipe, op.stage, op.micro_batch, op.part, op.iteration)
+    if op.kind in {Kind.B, Kind.I} and op.stage > 0:
+        return Message(False, op.pipe, op.stage - 1, op.micro_batch, op.part, op.iteration)
+    return None
+
+
 def needed_by(op: Op, program: Program) -> Message | None:
     """What an operation waits for; None where its input is local or given."""
-    if op.kind == Kind.F and op.stage > 0:
-        message = Message(True, op.pipe, op.stage - 1, op.micro_batch, op.part, op.iteration)
-    elif op.kind in {Kind.B, Kind.I} and op.stage < program.stages - 1:
-        message = Message(False, op.pipe, op.stage, op.micro_batch, op.part, op.iteration)
-    else:
-        return None
-    return None if message.source(program) == message.target(program) else message
+    return _if_travelling(input_of(op, program), program)
 
 
 def made_by(op: Op, program: Program) -> Message | None:
     """What an operation makes for another rank; None where nothing travels."""
-    if op.kind == Kind.F and op.stage < program.stages - 1:
-        message = Message(True, op.pipe, op.stage, op.micro_batch, op.part, op.iteration)
-    elif op.kind in {Kind.B, Kind.I} and op.stage > 0:
-        message = Message(False, op.pipe, op.stage - 1, op.micro_batch, op.part, op.iteration)
-    else:
+    return _if_travelling(output_of(op, program), program)
+
+
+def _if_travelling(message: Message | None, program: Program) -> Message | None:
+    if message is None or message.source(program) == message.target(program):
         return None
-    return None if message.source(program) == message.target(program) else message
+    return message
