@@ -1,0 +1,28 @@
+"""Who starts the ranks? A process of its own, so that whoever waits for it can end it whatever it hangs on.
+
+`python -P -m executor.launchers.agent PARENT LAUNCH AREA ANSWER`: the id of the parent process, and the paths
+of three memory files. The ranks import this module again: it imports little.
+"""
+
+import json
+import multiprocessing
+import sys
+from multiprocessing import forkserver
+from pathlib import Path
+
+from executor.processes import die_with_parent
+
+
+def main() -> None:
+    """Run the ranks and write the answer; the exit code is that of Python."""
+    parent, launch, area, answer = sys.argv[1:]
+    die_with_parent(int(parent))
+    multiprocessing.set_forkserver_preload(["executor.launchers.preload"])
+    forkserver.ensure_running()  # it loads torch while this process does the same
+    from executor.launchers.elastic import run_ranks
+
+    Path(answer).write_text(json.dumps(run_ranks(launch, area)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Tests of how ranks are started, watched and ended."""
