@@ -98,6 +98,11 @@ class StashedWeights:
             f"and the number of readable versions ({self._readable}) do not fit"
         )
 
+    def restart(self) -> None:
+        """Count anew: the newest version is 0, as at the start of every program; no older one is read again."""
+        del self._versions[:-1]
+        self._versions[-1].number = 0
+
     def saving(self) -> AbstractContextManager[None]:
         """Nothing special: graphs save the leaves of their version."""
         return nullcontext()
