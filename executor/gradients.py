@@ -68,7 +68,6 @@ class FlatGradients:
         device = next(iter(leaves.values()))[0].device
         self.flat = torch.zeros(layout.length, dtype=dtype, device=device)
         self.views = dict(zip(self.names, layout.views(self.flat), strict=True))
-        self._carried: Tensor | None = None
         for name, copies in self.leaves.items():
             for leaf in copies:
                 self._attach(name, leaf)
@@ -83,18 +82,6 @@ class FlatGradients:
     def zero(self) -> None:
         """Forget all gradients."""
         self.flat.zero_()
-        self._carried = None
-
-    def carry(self) -> None:
-        """Keep the synchronised sum apart, and count anew; `collect` adds the two."""
-        self._carried = self.flat.clone() if self._carried is None else self._carried.add_(self.flat)
-        self.flat.zero_()
-
-    def collect(self) -> None:
-        """After the collectives: add what was carried over."""
-        if self._carried is not None:
-            self.flat.add_(self._carried)
-            self._carried = None
 
     def check(self) -> None:
         """Before the collectives: raises ExecutorError where a gradient has left the buffer."""

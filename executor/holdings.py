@@ -71,7 +71,6 @@ class RankWeights:
         }
         """The pipe whose operations speak for all replicas of a stage on this rank."""
         self.tied = tied_here(held, tied)
-        self._names = {id(parameter): name for one in held for name, parameter in one.parameters()}
         originals = self._cast()
         self.groups: dict[int, GroupState] = {}
         for number, leaves in self._leaves(groups.stages).items():
@@ -90,12 +89,6 @@ class RankWeights:
         """Forget all gradients: before an iteration."""
         for state in self.groups.values():
             state.zero()
-
-    def carry(self) -> None:
-        """Instead of `zero`: add the next iteration's gradients to those of this one."""
-        for state in self.groups.values():
-            for flat in state.flats:
-                flat.carry()
 
     def gradients(self) -> dict[str, Tensor]:
         """Of this rank's parameters, by name; views, each tied group under its first name."""

@@ -21,7 +21,7 @@ def scatter_sum(whole: Tensor, own: Tensor, *, process_group: dist.ProcessGroup)
     """
     if _reduce_scatter is not None:
         return _reduce_scatter(own, whole, group=process_group, async_op=True)
-    if dist.get_backend(process_group) == "nccl":
+    if whole.is_cuda and "nccl" in dist.get_backend_config(process_group):
         return dist.reduce_scatter_tensor(own, whole, group=process_group, async_op=True)
     return dist.all_reduce(whole, group=process_group, async_op=True)
 

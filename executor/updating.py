@@ -72,9 +72,6 @@ class Updater:
             return
         self._left = len(self._weights.held)
         self._synchronizer.finish()
-        for state in self._weights.groups.values():
-            for flat in state.flats:
-                flat.collect()
         self._factor = self._agreed_factor()
 
     def update(self, op: Op) -> None:
