@@ -96,7 +96,7 @@ def exchange(optimizer: Optimizer, replacements: Mapping[int, nn.Parameter]) -> 
     """Put other parameters in the place of those with these ids, with their state."""
     for group in optimizer.param_groups:
         for index, old in enumerate(group["params"]):
-            new = replacements[id(old)]
+            new = replacements.get(id(old), old)
             group["params"][index] = new
             if new is not old and old in optimizer.state:
                 optimizer.state[new] = optimizer.state.pop(old)

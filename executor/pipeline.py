@@ -1,0 +1,75 @@
+"""How does a program of the user's train a model with a pipeline? `Pipeline`, one in every process."""
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from executor.assembly import Assembly, Settings
+from executor.batches import Batch
+from executor.loss import Loss
+from executor.steps import OptimizerFactory
+from executor.training import Training
+from executor.values import Tensors
+from tuner.configuration import Configuration
+
+
+class Pipeline:
+    """A model that is trained by W·D processes, each holding its stages of it.
+
+        dist.init_process_group("gloo")                       # under torchrun --nproc-per-node 4
+        pipeline = Pipeline(
+            layers,                                           # list[nn.Module], the same in every process
+            cross_entropy(),
+            Configuration("chimera", width=1, depth=4, micro_batch_size=4, micro_batches=8),
+            optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=3e-4),
+        )
+        for tokens, targets in data:                          # the same mini-batch in every process
+            loss = pipeline.step(tokens, targets)
+
+    All methods are collective: every process calls them, in the same order. A synchronous schedule gives the
+    weights that one process gets from the whole mini-batch: the gradient is Σ n_m·g_m / Σn over all
+    micro-batches, g_m being that of the mean loss of one and n_m its denominator (samples or valid tokens).
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[nn.Module],
+        loss: Loss,
+        configuration: Configuration,
+        *,
+        optimizer: OptimizerFactory,
+        settings: Settings | None = None,
+    ) -> None:
+        """Take this process's layers out of `layers`; each is called with what the one before it gave.
+
+        Replicas begin with equal weights, those of the first, whatever the processes drew. Raises
+        ConfigurationError, and ScheduleError where the schedule cannot run that way.
+        """
+        self._assembly = Assembly(
+            layers, loss, configuration, optimizer=optimizer, settings=settings or Settings()
+        )
+        self._training = Training(self._assembly)
+
+    @property
+    def steps(self) -> int:
+        """Mini-batches seen since the beginning of training."""
+        return self._training.iteration
+
+    def step(self, inputs: Tensor | Tensors, targets: Tensor, *, update: bool = True) -> float:
+        """Train on one mini-batch [samples, ...] and give its mean loss.
+
+        With update=False its gradients are added to those of the mini-batches after it, until one updates.
+        """
+        return self.train([(inputs, targets)], update=update)[0]
+
+    def train(self, batches: Sequence[Batch], *, update: bool = True) -> list[float]:
+        """Train on several mini-batches, and give the mean loss of each.
+
+        An asynchronous schedule fills its pipeline at the first and drains it after the last of them: give it
+        many at once.
+        """
+        losses: list[float] = []
+        for batch in self._training.rounds(batches):
+            feed = self._training.run(batch, update=update)
+            losses.extend(self._training.losses(feed))
+        return losses

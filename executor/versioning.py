@@ -1,0 +1,62 @@
+"""How do the weights of a stage step while micro-batches that read older ones are still alive?"""
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from executor.holdings import RankWeights
+from executor.pipemare import PipeMareRule, PipeMareWeights
+from executor.versions import StashedWeights
+from tuner.configuration import Configuration
+from tuner.schedules.generators import find_recipe
+from tuner.schedules.program import Op
+
+VersionedWeights = StashedWeights | PipeMareWeights
+
+
+def weights_of(
+    configuration: Configuration,
+    modules: Sequence[nn.Module],
+    *,
+    stage: int,
+    annealing_steps: int = 0,
+    warm_up_steps: int = 0,
+) -> VersionedWeights | None:
+    """The weights of a stage under an asynchronous schedule; None where all updates wait for the flush."""
+    recipe = find_recipe(configuration.schedule)
+    if recipe.synchronous:
+        return None
+    versions = recipe.weight_versions(configuration.depth)
+    if int(versions.max()) == 1 and recipe.updates == "iteration":
+        rule = PipeMareRule(
+            stage,
+            configuration.stages,
+            configuration.micro_batches,
+            annealing_steps=annealing_steps,
+            warm_up_steps=warm_up_steps,
+        )
+        return PipeMareWeights(modules, rule)
+    return StashedWeights(modules, readable=1 if recipe.updates == "micro_batch" else int(versions.max()))
+
+
+class VersionedStage:
+    """Makes the next version of a stage's weights, with the gradients that are in the rank's buffers."""
+
+    def __init__(self, weights: VersionedWeights, held: RankWeights, *, stage: int) -> None:
+        self.weights = weights
+        self._state = held.groups.get(stage)
+
+    def restart(self) -> None:
+        """A new program begins, whose versions count from 0."""
+        if isinstance(self.weights, StashedWeights):
+            self.weights.restart()
+
+    def update(self, op: Op) -> None:
+        """Step the weights; those that live micro-batches have read stay as they are."""
+        state = self._state
+        if state is None or state.steps is None:
+            return
+        with self.weights.updating(state.steps.optimizer, op.version) as replaced:
+            if replaced:
+                state.move_to({name: replaced.get(leaf, leaf) for name, leaf in state.leaves.items()})
+            state.step()
