@@ -1,4 +1,4 @@
-"""How did a run end? One of four ways; where it did not end well, which rank was the cause, doing what, and why."""
+"""How did a run end? In one of four ways; and if not well, because of which rank, doing what, and why?"""
 
 from __future__ import annotations
 

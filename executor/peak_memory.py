@@ -88,5 +88,7 @@ def limit_memory(limit_bytes: int, *, device: str = "cpu") -> None:
 
 def _kilobytes(name: str) -> int:
     """A line of /proc/self/status, in bytes."""
-    found = re.search(rf"^{name}:\s+(\d+) kB", _STATUS.read_text(encoding="ascii", errors="replace"), re.MULTILINE)
+    found = re.search(
+        rf"^{name}:\s+(\d+) kB", _STATUS.read_text(encoding="ascii", errors="replace"), re.MULTILINE
+    )
     return int(found[1]) * 1024 if found else 0

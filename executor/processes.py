@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,8 +26,6 @@ class ProcessStatus:
     parent: int
     began: int
     """Clock ticks since the machine started: with the id it names a process for good."""
-    exit_status: int
-    """As waitpid gives it; only of one that has ended."""
 
     @property
     def ended(self) -> bool:
@@ -46,11 +45,11 @@ def read_status(pid: int) -> ProcessStatus | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = text[text.rindex(")") + 2 :].split()
-    return ProcessStatus(fields[0], int(fields[1]), int(fields[19]), int(fields[49]))
+    return ProcessStatus(fields[0], int(fields[1]), int(fields[19]))
 
 
 def die_with_parent(parent: int | None = None) -> None:
-    """Be killed when the parent process ends, however that comes about; at once if it is not `parent` any more."""
+    """Be killed when the parent process ends, however it does; at once if that is not `parent` any more."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if parent is not None and os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -64,10 +63,10 @@ def adopt_orphans() -> None:
 def descendants(root: int) -> list[int]:
     """Ids of all processes below `root`, ended ones that nobody has collected too."""
     children: dict[int, list[int]] = defaultdict(list)
-    for entry in os.listdir("/proc"):
-        status = read_status(int(entry)) if entry.isdigit() else None
+    for entry in Path("/proc").iterdir():
+        status = read_status(int(entry.name)) if entry.name.isdigit() else None
         if status is not None:
-            children[status.parent].append(int(entry))
+            children[status.parent].append(int(entry.name))
     found: list[int] = []
     waiting = [root]
     while waiting:
@@ -130,7 +129,5 @@ def _is_tracker(pid: int) -> bool:
 
 
 def _kill(pid: int) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass

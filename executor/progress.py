@@ -22,12 +22,16 @@ from typing import Any
 RECORD_BYTES = 32 * 1024
 LONGEST_REPORT = 24 * 1024
 LONGEST_ACTIVITY = 200
+_SHORTENED = 2000
 
 _IDENTITY = struct.Struct("<qq")  # process id, nanoseconds at which it began
 _STATE = struct.Struct("<q")
-_NOTE = struct.Struct("<12q")  # nanoseconds, number in the program, the ten fields of an operation
+_NOTE = struct.Struct("<14q")  # nanoseconds, number in the program, the ten fields of an operation, phase
+_PHASE = struct.Struct("<qq")  # whether it waits for its input, and since when it does or does not
+_END = struct.Struct("<qq")  # nanoseconds, wait status
 _LENGTH = struct.Struct("<q")
-_IDENTITY_AT, _STATE_AT, _NOTE_AT, _ACTIVITY_AT, _REPORT_AT = 0, 32, 64, 256, 1024
+_IDENTITY_AT, _STATE_AT, _END_AT, _NOTE_AT, _ACTIVITY_AT, _REPORT_AT = 0, 32, 64, 128, 256, 1024
+_PHASE_AT = _NOTE_AT + _NOTE.size - _PHASE.size
 
 
 class RankState(IntEnum):
@@ -66,8 +70,14 @@ class RankRecord:
     activity: str
     """What it is doing between operations, in words."""
     note: Note | None
+    waiting: bool
+    """Whether it waits for others, as far as it told."""
     report: dict[str, Any] | None
     """What went wrong, see executor.failure."""
+    ended_ns: int = 0
+    """When its process ended; 0 if that is not known."""
+    wait_status: int | None = None
+    """How it ended, as waitpid gives it."""
 
 
 class ProgressArea:
@@ -105,18 +115,22 @@ class ProgressArea:
         start = rank * RECORD_BYTES
         pid, started_ns = _IDENTITY.unpack_from(self._memory, start + _IDENTITY_AT)
         (state,) = _STATE.unpack_from(self._memory, start + _STATE_AT)
-        at_ns, index, *fields = self._steady_note(start + _NOTE_AT)
+        at_ns, index, *fields, waiting, phase_ns = self._steady_note(start + _NOTE_AT)
         activity_ns, activity = self._activity(start + _ACTIVITY_AT)
+        ended_ns, status = _END.unpack_from(self._memory, start + _END_AT)
         report = self._report(start + _REPORT_AT) if state == RankState.FAILED else None
         return RankRecord(
             rank=rank,
             state=RankState(state),
             pid=pid,
             started_ns=started_ns,
-            active_ns=max(started_ns, at_ns, activity_ns),
+            active_ns=max(started_ns, at_ns, phase_ns, activity_ns),
             activity=activity,
             note=Note(at_ns, index, tuple(fields)) if at_ns else None,
+            waiting=bool(waiting),
             report=report,
+            ended_ns=ended_ns,
+            wait_status=status if ended_ns else None,
         )
 
     def close(self) -> None:
@@ -151,15 +165,25 @@ class Progress:
     def __init__(self, memory: mmap.mmap, start: int) -> None:
         self._memory, self._start = memory, start
         self._write_note = partial(_NOTE.pack_into, memory, start + _NOTE_AT)
+        self._write_phase = partial(_PHASE.pack_into, memory, start + _PHASE_AT)
 
     def begin(self) -> None:
         """Say that the process is there."""
         _IDENTITY.pack_into(self._memory, self._start + _IDENTITY_AT, os.getpid(), monotonic_ns())
         self._enter(RankState.RUNNING)
 
-    def note(self, index: int, op: Sequence[int]) -> None:
-        """Say which operation comes next: its number in the rank's program, and the Op."""
-        self._write_note(monotonic_ns(), index, *op)
+    def note(self, index: int, op: Sequence[int], *, waits: bool = False) -> None:
+        """Say which operation comes next, by its number in the rank's program; and whether it has its input."""
+        now_ns = monotonic_ns()
+        self._write_note(now_ns, index, *op, waits, now_ns)
+
+    def wait(self) -> None:
+        """Say that others must do something before this rank can go on."""
+        self._write_phase(1, monotonic_ns())
+
+    def go_on(self) -> None:
+        """Say that it does not wait any more."""
+        self._write_phase(0, monotonic_ns())
 
     def doing(self, activity: str) -> None:
         """Say in words what goes on outside the program, as "building the model"."""
@@ -174,10 +198,7 @@ class Progress:
             return
         encoded = json.dumps(report).encode()
         if len(encoded) > LONGEST_REPORT:
-            shortened = {
-                key: value[:2000] if isinstance(value, str) else value for key, value in report.items()
-            }
-            encoded = json.dumps(shortened).encode()
+            encoded = json.dumps({key: _shortened(value) for key, value in report.items()}).encode()
         at = self._start + _REPORT_AT
         self._memory[at + 8 : at + 8 + len(encoded)] = encoded
         _LENGTH.pack_into(self._memory, at, len(encoded))
@@ -187,5 +208,13 @@ class Progress:
         """Say that the work is done."""
         self._enter(RankState.DONE)
 
+    def end(self, wait_status: int) -> None:
+        """Say how the process ended: written by its parent."""
+        _END.pack_into(self._memory, self._start + _END_AT, monotonic_ns(), wait_status)
+
     def _enter(self, state: RankState) -> None:
         _STATE.pack_into(self._memory, self._start + _STATE_AT, state)
+
+
+def _shortened(value: Any) -> Any:
+    return value[:_SHORTENED] if isinstance(value, str) else value

@@ -3,7 +3,7 @@
 A rank fails by its own report or by being gone without one. When a rank is lost, its peers fail too within
 milliseconds, because their connections break: those say so in their reports and are never taken for the cause
 while another is known. A rank that stands still is found by its process (stopped), or else by what it wrote:
-of all ranks the one that waits longest is the one that the others wait for.
+of those that do not wait for others it is the one that wrote nothing for longest.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _standing_still(
         if waited_s > limits.stopped_s:
             return Verdict(Cause.STOPPED, sighting.record.rank, waited_s)
     running = [s.record for s in sightings if s.record.state == RankState.RUNNING]
-    slowest = min(running, key=lambda record: record.active_ns, default=None)
+    slowest = min(running, key=lambda record: (record.waiting, record.active_ns), default=None)
     rank = stopped[0].record.rank if stopped else slowest.rank if slowest else None
     quiet_s = (now_ns - (slowest.active_ns if slowest else launched_ns)) / _NS
     elapsed_s = (now_ns - launched_ns) / _NS
@@ -118,8 +118,8 @@ def _has_failed(sighting: Sighting) -> bool:
 def _failed_ns(sighting: Sighting) -> int:
     report = sighting.record.report
     at_ns = int(report["at_ns"]) if report else None
-    moments = [moment for moment in (at_ns, sighting.gone_ns) if moment is not None]
-    return min(moments)
+    moments = (at_ns, sighting.record.ended_ns or None, sighting.gone_ns)
+    return min(moment for moment in moments if moment is not None)
 
 
 def _lost_a_peer(sighting: Sighting) -> bool:

@@ -1,4 +1,4 @@
-"""How does torch's elastic agent run the ranks? Once, without restarts: that a rank runs out of memory is a result."""
+"""How does torch's elastic agent run the ranks? Once, since running out of memory is a result as well."""
 
 from __future__ import annotations
 

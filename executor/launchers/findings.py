@@ -10,7 +10,7 @@ from typing import Any
 from executor.failure import Meaning
 from executor.launchers.launch import Launch
 from executor.outcome import Failure, OperationAt, Outcome, Status, signal_name
-from executor.watchdog import Cause
+from executor.watchdog import Cause, Limits
 from tuner.schedules.program import Collective, Kind, Op
 
 Document = dict[str, Any]
@@ -33,8 +33,8 @@ def read_findings(told: Document, launch: Launch) -> Outcome:
 def _nothing_began(told: Document, launch: Launch) -> tuple[Status, Failure]:
     if told["verdict"] is not None:
         message = (
-            f"no rank of {launch.ranks} had begun after {told['verdict']['waited_s']:.1f} s; the machine may be "
-            "overloaded: try again, or allow more time"
+            f"no rank of {launch.ranks} had begun after {told['verdict']['waited_s']:.1f} s; the machine may "
+            "be too busy: try again, or allow more time"
         )
         return Status.TIMED_OUT, Failure(message, None, log=told["log"])
     code, number = _how_it_ended(told["agent"]["status"])
@@ -59,7 +59,10 @@ def _rank_failed(told: Document, launch: Launch, rank: int) -> tuple[Status, Fai
         code, name = _exit_of(told, rank)
         status, message = _gone(told, where, code=code, name=name)
     else:
-        status, message = Status.TIMED_OUT, _stood_still(cause, where, verdict["waited_s"], launch)
+        status, message = (
+            Status.TIMED_OUT,
+            _stood_still(cause, where, verdict["waited_s"], limits=launch.limits),
+        )
     return status, Failure(
         message=message,
         rank=rank,
@@ -78,7 +81,7 @@ def _rank_failed(told: Document, launch: Launch, rank: int) -> tuple[Status, Fai
 def _reported(report: Document, where: str, launch: Launch) -> tuple[Status, str]:
     said = f"{report['exception']}: {report['message']}" if report["message"] else report["exception"]
     if report["meaning"] == Meaning.OUT_OF_MEMORY:
-        asked = f" for {report['bytes']:,} bytes" if report["bytes"] else ""
+        asked = f" when it asked for {report['bytes']:,} bytes" if report["bytes"] else ""
         limit = launch.memory_limit_bytes
         allowed = f"; it may take {limit:,} bytes beyond its start" if limit is not None else ""
         return Status.OUT_OF_MEMORY, f"{where} ran out of memory{asked}{allowed} ({said})"
@@ -89,13 +92,13 @@ def _gone(told: Document, where: str, *, code: int | None, name: str | None) -> 
     if name == signal.Signals.SIGKILL.name and told["oom_kills"] > 0:
         kills = told["oom_kills"]
         return Status.OUT_OF_MEMORY, (
-            f"{where} was killed by the kernel, which ran out of memory and killed {kills} process(es) during "
-            "the run: use less memory or a machine with more"
+            f"{where} was killed by the kernel, which ran out of memory and killed {kills} process(es) "
+            "during the run: use less memory or a machine with more"
         )
     if name == signal.Signals.SIGKILL.name:
         return Status.FAILED, (
-            f"{where} was killed by SIGKILL, not by this program; the kernel counts no kill for want of memory: "
-            "somebody, or a limit outside, ended it"
+            f"{where} was killed by SIGKILL, not by this program; the kernel counts no kill for want of "
+            "memory: somebody, or a limit outside, ended it"
         )
     if name is not None:
         return Status.FAILED, f"{where} was ended by {name}; its log may say why"
@@ -104,8 +107,7 @@ def _gone(told: Document, where: str, *, code: int | None, name: str | None) -> 
     return Status.FAILED, f"{where} ended before its work was done, how is not known; its log may say why"
 
 
-def _stood_still(cause: Cause, where: str, waited_s: float, launch: Launch) -> str:
-    limits = launch.limits
+def _stood_still(cause: Cause, where: str, waited_s: float, *, limits: Limits) -> str:
     if cause == Cause.STOPPED:
         return (
             f"{where} was stopped (SIGSTOP) for {waited_s:.1f} s, more than {limits.stopped_s:g} s: resume it"
@@ -114,12 +116,12 @@ def _stood_still(cause: Cause, where: str, waited_s: float, launch: Launch) -> s
         return f"{where} had not begun {waited_s:.1f} s after the launch; {limits.start_up_s:g} s are allowed"
     if cause == Cause.SILENT:
         return (
-            f"{where} has been waiting for {waited_s:.1f} s, longest of all, and no rank went on for more than "
+            f"{where} has been there for {waited_s:.1f} s, and no rank went on for more than "
             f"{limits.silence_s:g} s: it hangs, or its operation takes longer than that"
         )
     return (
-        f"the run took more than {limits.timeout_s:g} s; {where} has been there for {waited_s:.1f} s, longest "
-        "of all: allow more time, or run less"
+        f"the run took more than {limits.timeout_s:g} s; {where} has been there for {waited_s:.1f} s: allow "
+        "more time, or run less"
     )
 
 
@@ -138,8 +140,8 @@ def _operation(note: list[int] | None) -> OperationAt | None:
 
 
 def _exit_of(told: Document, rank: int) -> tuple[int | None, str | None]:
-    """Exit code or signal, from what was seen at the moment of death, or from what the agent learnt later."""
-    status = told["ranks"][rank]["exit_status"]
+    """Exit code or signal, from the parent of the process, or from the agent if no process had begun."""
+    status = told["ranks"][rank]["wait_status"]
     if status is not None:
         return _how_it_ended(status)
     code = told["agent"].get("exit_codes", {}).get(str(rank))

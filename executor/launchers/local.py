@@ -2,8 +2,8 @@
 
     caller --lifeline--> supervisor --> agent (torch elastic) --> fork server --> ranks
 
-Every process is killed by the kernel when its parent ends, and the supervisor adopts what is orphaned, so that
-no process stays behind when one of these is killed; when the caller ends, the supervisor sees its lifeline cut.
+The kernel kills each of them when its parent ends, and the supervisor adopts what is orphaned, so that
+nothing stays behind when one is killed; when the caller ends, the supervisor sees its lifeline cut.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def launch_locally(launch: Launch) -> Outcome:
 def _read_answer(supervisor: subprocess.Popen[bytes], *, within_s: float) -> bytes:
     """All of stdout; what the supervisor says on stderr is the reason if there is nothing."""
     deadline = time.monotonic() + within_s
-    parts: dict[int, list[bytes]] = {stream.fileno(): [] for stream in _streams(supervisor)}
+    parts: dict[int, list[bytes]] = {
+        stream.fileno(): [] for stream in (supervisor.stdout, supervisor.stderr) if stream
+    }
     poll = select.poll()
     for descriptor in parts:
         poll.register(descriptor, select.POLLIN)
@@ -75,14 +77,9 @@ def _read_answer(supervisor: subprocess.Popen[bytes], *, within_s: float) -> byt
         code = supervisor.wait(_END_S)
         reason = said.decode("utf-8", "replace").strip()[-2000:]
         raise TrialError(
-            f"the supervisor of the run ended with {code} before it could answer"
-            + (f": {reason}" if reason else "")
+            f"the supervisor of the run ended with {code} before it could answer: {reason or 'it said nothing'}"
         )
     return answer
-
-
-def _streams(supervisor: subprocess.Popen[bytes]) -> list[object]:
-    return [supervisor.stdout, supervisor.stderr]
 
 
 def _end(supervisor: subprocess.Popen[bytes]) -> None:

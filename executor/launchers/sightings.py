@@ -21,7 +21,6 @@ class _Process:
     descriptor: int | None = None
     gone_ns: int | None = None
     stopped_ns: int | None = None
-    exit_status: int | None = None
 
 
 class RankWatch:
@@ -40,10 +39,6 @@ class RankWatch:
             self._states_due_ns = now_ns + _STATES_NS
         return [self._look_at(rank, now_ns, states_due) for rank in range(self._area.ranks)]
 
-    def exit_status(self, rank: int | None) -> int | None:
-        """As waitpid gives it; None if the process was collected before it could be seen."""
-        return None if rank is None else self._processes[rank].exit_status
-
     def describe(self) -> list[dict[str, Any]]:
         """What was last seen of every rank, for the answer."""
         return [
@@ -56,7 +51,7 @@ class RankWatch:
             if process.descriptor is None:
                 self._follow(process, record.pid, now_ns)
             elif select.select([process.descriptor], [], [], 0)[0]:
-                self._has_gone(process, record.pid, now_ns)
+                self._has_gone(process, now_ns)
                 record = self._area.read(rank)  # its last words, which may be newer
             elif states_due:
                 status = read_status(record.pid)
@@ -72,10 +67,7 @@ class RankWatch:
         else:
             self._poll.register(process.descriptor, select.POLLIN)
 
-    def _has_gone(self, process: _Process, pid: int, now_ns: int) -> None:
-        status = read_status(pid)
-        if status is not None and status.ended:
-            process.exit_status = status.exit_status
+    def _has_gone(self, process: _Process, now_ns: int) -> None:
         process.gone_ns, process.stopped_ns = now_ns, None
         if process.descriptor is not None:
             self._poll.unregister(process.descriptor)
@@ -89,6 +81,6 @@ class RankWatch:
             "activity": record.activity,
             "note": [note.at_ns, note.index, *note.fields] if note else None,
             "report": record.report,
-            "exit_status": process.exit_status,
+            "wait_status": record.wait_status,
             "gone": process.gone_ns is not None,
         }

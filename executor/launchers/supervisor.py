@@ -1,8 +1,8 @@
 """Who sees to it that a run ends in time and leaves nothing behind? The parent of all of its processes.
 
-`python -P -m executor.launchers.supervisor CALLER LAUNCH SCRATCH`: the id of the process that asked, the path of
-a memory file with the Launch, and a folder to be removed. Its stdin is a lifeline: when the caller ends or lets
-go of it, everything is ended. The sighted facts are written to stdout as one JSON document, last of all.
+`python -P -m executor.launchers.supervisor CALLER LAUNCH SCRATCH`: the id of the process that asked, the path
+of a memory file with the Launch, and a folder to be removed. Its stdin is a lifeline: when the caller ends or
+lets go of it, everything is ended. What was seen is written to stdout as one JSON document, last of all.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from executor.rank_process import log_name
 from executor.watchdog import Cause, Verdict, judge
 
 _TICK_MS = 100
-_EXIT_CODES_S = 3.0
+_EXIT_STATUS_S = 1.0
 _LOG_TAIL_BYTES = 4_000
 _AGENT_LOG = "agent.log"
 
@@ -56,8 +56,8 @@ class Supervisor:
         try:
             self._agent = self._start_agent()
             verdict = self._wait(launched_ns)
-            if verdict is not None and verdict.cause == Cause.GONE:
-                self._await_exit_codes(verdict)
+            if verdict is not None and verdict.cause == Cause.GONE and verdict.rank is not None:
+                self._await_exit_status(verdict.rank)
             told = self._describe(verdict)
             told["oom_kills"] = _oom_kills() - kills
         finally:
@@ -100,13 +100,12 @@ class Supervisor:
             self._poll.poll(_TICK_MS)
         raise Abandoned
 
-    def _await_exit_codes(self, verdict: Verdict) -> None:
-        """The agent learns how a rank ended, unless it was seen here."""
-        deadline = time.monotonic() + _EXIT_CODES_S
-        while self._watch.exit_status(verdict.rank) is None and time.monotonic() < deadline:
-            self._note_exits()
-            if self._agent_status is not None or self._is_abandoned():
-                return
+    def _await_exit_status(self, rank: int) -> None:
+        """The parent of a rank's process writes down how it ended, unless it was killed as well."""
+        deadline = time.monotonic() + _EXIT_STATUS_S
+        while self._area.read(rank).wait_status is None and time.monotonic() < deadline:
+            if self._is_abandoned():
+                raise Abandoned
             time.sleep(_TICK_MS / 1000)
 
     def _note_exits(self) -> None:
@@ -168,7 +167,7 @@ def _tail(path: Path) -> str:
 
 
 def _oom_kills() -> int:
-    """Processes that the kernel has killed for want of memory since the machine started, as far as it tells."""
+    """Processes that the kernel has killed for want of memory so far, as it tells."""
     try:
         lines = Path("/proc/vmstat").read_text(encoding="ascii").splitlines()
     except OSError:

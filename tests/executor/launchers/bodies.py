@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from datetime import timedelta
 from typing import Any
@@ -33,8 +34,10 @@ def pass_on(rank: Rank, value: float) -> float:
         distributed.isend(sent, (rank.rank + 1) % rank.ranks, tag=1),
         distributed.irecv(received, (rank.rank - 1) % rank.ranks, tag=1),
     ]
-    for work in works:
+    rank.progress.wait()
+    for work in filter(None, works):
         work.wait()
+    rank.progress.go_on()
     return float(received)
 
 
@@ -85,13 +88,13 @@ def allocate(spec: Spec, rank: Rank) -> dict[str, Any]:
     rank.memory.restart()
     kept = torch.ones(spec.get("kept", 1), dtype=torch.uint8)
     peak = rank.memory.read()
-    return {"kept": int(kept.sum()), **peak.document()}
+    return {"kept": int(kept[-1]), **peak.document()}
 
 
 def chatter(spec: Spec, rank: Rank) -> str:
     """Write to stdout, stderr and the file descriptors below them."""
     for _ in range(spec["lines"]):
-        print("x" * 1000)
+        sys.stdout.write("x" * 1000 + "\n")
         os.write(2, b"y" * 1000)
     if rank.rank == spec.get("victim"):
         raise ValueError("after all that was said")
