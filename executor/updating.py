@@ -55,7 +55,7 @@ class Updater:
         self._refuse_asynchronous(program)
         self._left = 0
         """UPDATEs of the round that are still to come."""
-        self._factor: float | None = 1.0
+        self.factor: float | None = 1.0
         """What gradients are multiplied by before the step; None where it is skipped."""
         self.gradient_norm: float | None = None
         """Of the last round, before clipping, where it was needed."""
@@ -72,7 +72,7 @@ class Updater:
             return
         self._left = len(self._weights.held)
         self._synchronizer.finish()
-        self._factor = self._agreed_factor()
+        self.factor = self._agreed_factor()
 
     def update(self, op: Op) -> None:
         """The optimizer step of a stage."""
@@ -86,8 +86,8 @@ class Updater:
         versioned = self._versioned.get((op.pipe, op.stage))
         if versioned is not None:
             versioned(op)
-        elif state is not None and self._factor is not None:
-            state.step(self._factor)
+        elif state is not None and self.factor is not None:
+            state.step(self.factor)
         if state is not None and self._zeroes:
             state.zero()
 
@@ -97,8 +97,8 @@ class Updater:
 
     def _step_tied(self) -> None:
         for number, state in self._weights.groups.items():
-            if number >= self._groups.stages and self._factor is not None:
-                state.step(self._factor)
+            if number >= self._groups.stages and self.factor is not None:
+                state.step(self.factor)
 
     def _agreed_factor(self) -> float | None:
         """The clip coefficient over the loss scale, the same on all ranks; None skips the step."""
