@@ -6,7 +6,9 @@ from torch import Tensor, nn
 
 from executor.assembly import Assembly, Settings
 from executor.batches import Batch
+from executor.checking import Check, compare
 from executor.loss import Loss
+from executor.reference import Learnt
 from executor.steps import OptimizerFactory
 from executor.training import Training
 from executor.values import Tensors
@@ -73,3 +75,9 @@ class Pipeline:
             feed = self._training.run(batch, update=update)
             losses.extend(self._training.losses(feed))
         return losses
+
+    def check(self, losses: Sequence[float], learnt: Learnt) -> Check:
+        """Compare what this process holds, and the losses of its steps, with what one process learnt."""
+        sharded = self._assembly.settings.optimizer_sharding != "none"
+        factor = None if sharded else self._training.updater.factor
+        return compare(self._assembly.weights, losses, learnt, gradient_factor=factor)
