@@ -5,9 +5,12 @@ TunerError
 ├── UnsupportedModelError    the model cannot be described from its configuration
 ├── UnsupportedOptionError   a sound option that is not modelled yet
 ├── TooLongError             a program has more operations than are simulated
+├── ProtocolError            a worker speaks a version that is not understood
 └── ScheduleError            a schedule cannot run that way, or a program is not a schedule
     ├── UnmatchedMessageError  a message is sent that nobody receives, or awaited that nobody sends
     └── DeadlockError          its steps wait for each other in a circle
+
+What can go wrong in a call of the service: `tuner.client_errors`.
 """
 
 
@@ -29,6 +32,10 @@ class UnsupportedOptionError(TunerError):
 
 class TooLongError(TunerError):
     """A program has more operations than are simulated; the message says how many of each."""
+
+
+class ProtocolError(TunerError):
+    """A worker and the service are of releases too far apart; the message says which to upgrade."""
 
 
 class ScheduleError(TunerError):
