@@ -1,8 +1,10 @@
 """How is the service put together? From its settings; `chimera serve` runs what this makes."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from pathlib import Path
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
@@ -12,10 +14,13 @@ from starlette.middleware.gzip import GZipMiddleware
 from api.database import open_database
 from api.guard import Guard, check_bind
 from api.handlers import install
+from api.key_files import key_from_file
+from api.keys import Scope
 from api.openapi import DescribedApp
-from api.routes import answers, documents, operations, pages, plans, studies
+from api.routes import answers, documents, jobs, keys, operations, pages, plans, studies, work
 from api.service import Service
 from api.settings import Settings
+from api.upkeep import tidy_forever
 
 __all__ = ["check_bind", "create_app"]
 
@@ -28,15 +33,21 @@ def create_app(settings: Settings | None = None, *, service: Service | None = No
     `service` stands in for the one that the settings describe.
     """
     settings = settings or (service.settings if service else Settings.from_environment())
-    check_bind(settings.host)
+    check_bind(settings.host, keys_are_required=settings.keys_are_required)
     running = service or Service(
         settings=settings,
         database=open_database(settings.database_url, pool_size=settings.database_pool_size),
     )
 
+    if settings.bootstrap_key_file is not None:
+        _make_first_key(running, Path(settings.bootstrap_key_file))
+
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        upkeep = asyncio.create_task(tidy_forever(running))
         yield
+        running.bell.close()
+        upkeep.cancel()
         running.database.close()
 
     app = DescribedApp(
@@ -60,12 +71,22 @@ def create_app(settings: Settings | None = None, *, service: Service | None = No
         studies.router,
         answers.router,
         *documents.routers,
+        # Before jobs: /v1/jobs/claim is no job.
+        work.router,
+        jobs.router,
+        keys.router,
         operations.router,
         pages.router,
     )
     for router in routers:
         app.include_router(router)
     return app
+
+
+def _make_first_key(running: Service, path: Path) -> None:
+    key_from_file(
+        running.database, path, name="bootstrap", owner="admin", scopes=[Scope.ADMIN], now=running.clock()
+    )
 
 
 def _name(route: APIRoute) -> str:

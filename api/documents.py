@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, undefer
 
 from api.idempotency import Answer
@@ -45,8 +46,12 @@ def store_document(
             document=document.model_dump(mode="json", exclude_none=True),
             created_at=now,
         )
-        session.add(found)
-        session.flush()
+        try:
+            with session.begin_nested():
+                session.add(found)
+        except IntegrityError:
+            # The same content came at the same moment.
+            status, found = 200, require_document(session, kind, identifier)
     body = entry(found, base=base) | {"document": found.document}
     return Answer(status=status, body=body, headers={"Location": body["links"]["self"]})
 

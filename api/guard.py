@@ -1,4 +1,4 @@
-"""Who may talk to a service without keys? Programs on this host, but no page of another site in a browser."""
+"""Which requests come from where they should? From this host while there are no keys, and from own pages."""
 
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -15,13 +15,13 @@ from api.settings import Settings
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-def check_bind(host: str) -> None:
+def check_bind(host: str, *, keys_are_required: bool = False) -> None:
     """Raise BindError unless `host` is a loopback address: without keys whoever reaches it is let in."""
-    if not is_loopback(host):
+    if not keys_are_required and not is_loopback(host):
         raise BindError(
-            f"refusing to listen on {host}: the service has no API keys yet, so everyone who reaches that "
-            "address could read and create studies. Use --host 127.0.0.1, and from elsewhere "
-            "`ssh -L 8000:127.0.0.1:8000 HOST`"
+            f"refusing to listen on {host}: without API keys everyone who reaches that address could read "
+            "and create studies. Use --host 127.0.0.1, and from elsewhere `ssh -L 8000:127.0.0.1:8000 HOST`; "
+            "or let everyone need a key: CHIMERA_REQUIRE_KEYS=true and `chimera key create`"
         )
 
 
@@ -39,12 +39,14 @@ class Guard:
     """Middleware that checks Host and Origin, and adds the security headers.
 
     A page elsewhere can make a browser on this host send requests here. Its Origin gives it away; where it
-    points its own name at 127.0.0.1 (DNS rebinding), its Host does.
+    points its own name at 127.0.0.1 (DNS rebinding), its Host does. Where every request needs a key, such a
+    page has none, and any Host is answered.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self.app = app
         self.public = urlsplit(settings.public_url or "")
+        self.any_host = settings.keys_are_required
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, or pass on."""
@@ -64,7 +66,7 @@ class Guard:
     def refusal(self, method: str, headers: Headers) -> ForbiddenProblem | None:
         """Why the request is refused, None when it is not."""
         host = headers.get("host", "")
-        if not self._is_ours(host):
+        if not self.any_host and not self._is_ours(host):
             return ForbiddenProblem(
                 f"the Host header {host[:100]!r} is not this service: use 127.0.0.1 or localhost, or set "
                 "CHIMERA_PUBLIC_URL to the address that people use"

@@ -21,12 +21,22 @@ from api.problems import (
     NotFoundProblem,
     Problem,
     UnavailableProblem,
+    WorkerVersionProblem,
 )
 from profiles.errors import DocumentError
-from tuner.errors import TooLongError, TunerError
+from tuner.errors import ProtocolError, TooLongError, TunerError
 from tuner.exports.errors import NothingChosenError, UnknownFormatError
 
 logger = logging.getLogger("chimera.api")
+
+_MEANINGS: tuple[tuple[type[Exception], type[Problem]], ...] = (
+    (UnknownFormatError, NotFoundProblem),
+    (NothingChosenError, ConflictProblem),
+    (TooLongError, ConflictProblem),
+    (ProtocolError, WorkerVersionProblem),
+    (Exception, InvalidProblem),
+)
+"""What errors of the packages below mean to a client; the first that matches."""
 
 
 def install(app: FastAPI) -> None:
@@ -56,12 +66,8 @@ def as_problem(error: Exception) -> Problem:
     match error:
         case Problem():
             return error
-        case UnknownFormatError():
-            return NotFoundProblem(str(error))
-        case NothingChosenError() | TooLongError():
-            return ConflictProblem(str(error))
         case TunerError() | DocumentError():
-            return InvalidProblem(str(error))
+            return next(problem for kind, problem in _MEANINGS if isinstance(error, kind))(str(error))
         case RequestValidationError():
             return InvalidProblem("; ".join(_fault(fault) for fault in error.errors()))
         case HTTPException():

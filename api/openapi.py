@@ -7,14 +7,27 @@ from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, models_json_schema
 
 from api.problems import ProblemDocument
-from api.schemas import StudyRequest
+from api.schemas import KeyRequest, StudyRequest
 from profiles.cluster import ClusterProfile
 from profiles.measurement import Measurements
 from profiles.timings import Profile
+from tuner.assignments import ProfileJobRequest
+from tuner.messages import Claim, Finish, Heartbeat
 from tuner.request import PlanRequest
 
 _REFERENCE = "#/components/schemas/{model}"
-_BODIES = (PlanRequest, StudyRequest, Profile, ClusterProfile, Measurements)
+_BODIES = (
+    PlanRequest,
+    StudyRequest,
+    Profile,
+    ClusterProfile,
+    Measurements,
+    ProfileJobRequest,
+    KeyRequest,
+    Claim,
+    Heartbeat,
+    Finish,
+)
 
 
 def json_body(model: type, *, example: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -43,5 +56,8 @@ class DescribedApp(FastAPI):
             schemas = document.setdefault("components", {}).setdefault("schemas", {})
             for name, schema in bodies["$defs"].items():
                 schemas.setdefault(name, schema)
+            document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+            # Some operations are open while there are no keys, and health always is.
+            document["security"] = [{"key": []}, {}]
             self.openapi_schema = document
         return self.openapi_schema

@@ -2,7 +2,8 @@
 
 Problem
 ├── MalformedBodyProblem   400  ├── NotAllowedProblem      405  ├── WrongMediaTypeProblem  415
-├── ForbiddenProblem       403  ├── ConflictProblem        409  ├── InvalidProblem         422
+├── UnauthorizedProblem    401  ├── ConflictProblem        409  ├── InvalidProblem         422
+├── ForbiddenProblem       403  ├── StaleLeaseProblem      409  ├── WorkerVersionProblem   426
 ├── NotFoundProblem        404  ├── TooLargeProblem        413  ├── DefectProblem          500
                                                                 └── UnavailableProblem     503
 """
@@ -10,6 +11,8 @@ Problem
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
+
+from tuner.messages import PROTOCOL
 
 MEDIA_TYPE = "application/problem+json"
 MAX_DETAIL = 4_000
@@ -61,8 +64,17 @@ class MalformedBodyProblem(Problem):
     status, slug, title = 400, "malformed-body", "The body cannot be read"
 
 
+class UnauthorizedProblem(Problem):
+    """The request needs a key, or the one it has is not valid."""
+
+    status, slug, title = 401, "unauthorized", "A key is needed"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail, headers={"WWW-Authenticate": 'Bearer realm="chimera"'})
+
+
 class ForbiddenProblem(Problem):
-    """The request comes from another host or origin."""
+    """The request comes from another host or origin, or its key does not allow it."""
 
     status, slug, title = 403, "forbidden", "The request is refused"
 
@@ -85,6 +97,12 @@ class ConflictProblem(Problem):
     status, slug, title = 409, "conflict", "The current state does not allow this"
 
 
+class StaleLeaseProblem(Problem):
+    """The worker does not hold the job: another one does, or nobody needs it any more."""
+
+    status, slug, title = 409, "stale-lease", "The lease is not held"
+
+
 class TooLargeProblem(Problem):
     """The body is longer than the service reads."""
 
@@ -103,6 +121,15 @@ class InvalidProblem(Problem):
     status, slug, title = 422, "invalid", "The request is not valid"
 
 
+class WorkerVersionProblem(Problem):
+    """The worker and the service are of releases too far apart."""
+
+    status, slug, title = 426, "worker-version", "The worker is of another version"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail, headers={"Upgrade": f"chimera-worker/{PROTOCOL}"})
+
+
 class DefectProblem(Problem):
     """Something unexpected happened; it was logged under the id told."""
 
@@ -117,6 +144,7 @@ BY_STATUS: dict[int, type[Problem]] = {
     kind.status: kind
     for kind in (
         MalformedBodyProblem,
+        UnauthorizedProblem,
         ForbiddenProblem,
         NotFoundProblem,
         NotAllowedProblem,
@@ -124,21 +152,22 @@ BY_STATUS: dict[int, type[Problem]] = {
         TooLargeProblem,
         WrongMediaTypeProblem,
         InvalidProblem,
+        WorkerVersionProblem,
         DefectProblem,
         UnavailableProblem,
     )
 }
 
-ReadingStatus = Literal[400, 403, 404, 405, 409, 413, 415, 422, 500, 503]
+ReadingStatus = Literal[400, 401, 403, 404, 405, 409, 413, 415, 422, 426, 500, 503]
 
 
 def responses(*statuses: ReadingStatus) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI entries of an operation that may answer so; any may answer 403, 500 and 503."""
+    """OpenAPI entries of an operation that may answer so; any may answer 401, 403, 500 and 503."""
     schema = {"$ref": "#/components/schemas/ProblemDocument"}
     return {
         status: {
             "description": BY_STATUS[status].title,
             "content": {MEDIA_TYPE: {"schema": schema}},
         }
-        for status in sorted({*statuses, 403, 500, 503})
+        for status in sorted({*statuses, 401, 403, 500, 503})
     }

@@ -5,7 +5,9 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from api.keys import Scope
 from api.tables import StudyStatus
+from tuner.job_documents import JobEntry, WorkerEntry
 from tuner.plan import Candidate, Plan, Rejected
 from tuner.request import PlanRequest
 
@@ -172,3 +174,48 @@ class Readiness(Message):
     status: Literal["ready"]
     database: str
     """The revision of the schema."""
+
+
+class JobPage(Page[JobEntry]):
+    """A piece of the list of jobs, newest first."""
+
+
+class WorkerPage(Page[WorkerEntry]):
+    """A piece of the list of workers, newest first."""
+
+
+class KeyRequest(BaseModel):
+    """A key to be made."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    """What the key is for, such as the host or script that uses it."""
+    scopes: Annotated[list[Scope], Field(min_length=1, max_length=4)]
+    owner: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """Who owns what is made with it; by default who makes the key."""
+
+
+class KeyEntry(Message):
+    """A key, without its secret."""
+
+    id: str
+    name: str
+    owner: str
+    scopes: list[Scope]
+    created_by: str
+    created_at: datetime
+    last_used_at: datetime | None
+    """To the minute."""
+    revoked_at: datetime | None
+
+
+class NewKey(KeyEntry):
+    """A key as it is told once."""
+
+    key: str | None
+    """The secret; None when the same request is repeated, for it is not kept."""
+
+
+class KeyPage(Page[KeyEntry]):
+    """A piece of the list of keys, newest first."""

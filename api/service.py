@@ -1,17 +1,15 @@
-"""What does every handler work with? The settings, the database, the clock, and who is calling."""
+"""What does every handler work with? The settings, the database, the clock, and a bell for who waits."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import Depends, Request
 
+from api.bell import Bell
 from api.database import Database
 from api.settings import Settings
-
-LOCAL_CALLER = "local"
-"""The owner of what is made without a key, by someone on this host."""
 
 
 def now() -> datetime:
@@ -26,6 +24,8 @@ class Service:
     settings: Settings
     database: Database
     clock: Callable[[], datetime] = now
+    bell: Bell = field(default_factory=Bell)
+    """Rings when there may be a job to claim."""
 
 
 async def current_service(request: Request) -> Service:
@@ -34,16 +34,10 @@ async def current_service(request: Request) -> Service:
     return service
 
 
-async def current_caller() -> str:
-    """The name under which things are owned and remembered."""
-    return LOCAL_CALLER
-
-
 async def current_base(request: Request) -> str:
     """The path under which clients see the service, without a slash at its end."""
     return str(request.scope.get("root_path", "")).rstrip("/")
 
 
 ServiceDependency = Annotated[Service, Depends(current_service)]
-CallerDependency = Annotated[str, Depends(current_caller)]
 BaseDependency = Annotated[str, Depends(current_base)]

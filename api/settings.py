@@ -43,8 +43,21 @@ class Settings(BaseModel):
     """How long an Idempotency-Key is remembered."""
     database_pool_size: Annotated[int, Field(ge=1, le=500)] = 20
     """Connections to Postgres that stay open in each process."""
+    require_keys: bool | None = None
+    """Whether every request needs an API key; by default as soon as a key for more than work was made."""
+    bootstrap_key_file: str | None = None
+    """File with the first admin key: it is made there (mode 0600) when missing; requests then need keys."""
+    lease_seconds: Annotated[float, Field(ge=1, le=3_600)] = 30
+    """How long a worker may be silent before its job is given to another; it is heard six times as often."""
+    retention_days: Annotated[float, Field(gt=0, le=36_500)] = 90
+    """How long logs and traces of jobs are kept; profiles, measurements and results stay."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """How much is logged to stderr."""
+
+    @property
+    def keys_are_required(self) -> bool:
+        """Whether a request without a key is refused whatever keys there are."""
+        return self.bootstrap_key_file is not None if self.require_keys is None else self.require_keys
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None, /, **overrides: Any) -> Self:

@@ -1,22 +1,30 @@
 """What is stored? The tables, the same on SQLite and Postgres."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    DateTime,
-    Dialect,
-    Enum,
-    Index,
-    LargeBinary,
-    MetaData,
-    String,
-    TypeDecorator,
-)
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy import BigInteger, Index, LargeBinary, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from api.columns import Table, choice
+from api.job_tables import ApiKey, Event, JobAttachment, JobEvent, JobRow, WorkerRow
+
+__all__ = [
+    "FINAL",
+    "ApiKey",
+    "DocumentKind",
+    "Event",
+    "IdempotencyKey",
+    "JobAttachment",
+    "JobEvent",
+    "JobRow",
+    "StoredDocument",
+    "Study",
+    "StudyStatus",
+    "Table",
+    "WorkerRow",
+]
 
 
 class StudyStatus(StrEnum):
@@ -42,52 +50,6 @@ class DocumentKind(StrEnum):
     MEASUREMENTS = "measurements"
 
 
-class UtcDateTime(TypeDecorator[datetime]):
-    """A moment in UTC: SQLite forgets the zone, so reading puts it back; a naive moment is refused."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
-        """Bring to UTC."""
-        if value is not None and value.tzinfo is None:
-            raise ValueError("a stored moment needs a time zone")
-        return None if value is None else value.astimezone(UTC)
-
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
-        """Name the zone."""
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-
-
-def _choice(values: type[StrEnum]) -> Enum:
-    """A checked text column: native enum types would need their own migrations on Postgres."""
-    return Enum(
-        values,
-        native_enum=False,
-        create_constraint=False,
-        length=40,
-        values_callable=lambda members: [member.value for member in members],
-        validate_strings=True,
-    )
-
-
-class Table(DeclarativeBase):
-    """Base of the tables; constraints get names, without which SQLite could not alter them later."""
-
-    metadata = MetaData(
-        naming_convention={
-            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-            "ck": "ck_%(table_name)s_%(constraint_name)s",
-            "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
-            "pk": "pk_%(table_name)s",
-        }
-    )
-    type_annotation_map = {datetime: UtcDateTime, dict[str, Any]: JSON(none_as_null=True)}  # noqa: RUF012
-
-
 class Study(Table):
     """A question and its answer. Ids rise with time, so the newest are the last ones."""
 
@@ -97,7 +59,7 @@ class Study(Table):
     id: Mapped[str] = mapped_column(String(26), primary_key=True)
     name: Mapped[str | None] = mapped_column(String(200))
     created_by: Mapped[str] = mapped_column(String(200))
-    status: Mapped[StudyStatus] = mapped_column(_choice(StudyStatus))
+    status: Mapped[StudyStatus] = mapped_column(choice(StudyStatus))
     waiting_for: Mapped[str | None] = mapped_column(String(500))
     model: Mapped[str] = mapped_column(String(200))
     cluster: Mapped[str] = mapped_column(String(200))
@@ -117,7 +79,7 @@ class StoredDocument(Table):
 
     __tablename__ = "documents"
 
-    kind: Mapped[DocumentKind] = mapped_column(_choice(DocumentKind), primary_key=True)
+    kind: Mapped[DocumentKind] = mapped_column(choice(DocumentKind), primary_key=True)
     id: Mapped[str] = mapped_column(String(64), primary_key=True)
     name: Mapped[str] = mapped_column(String(200))
     created_by: Mapped[str] = mapped_column(String(200))

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from api import studies, timelines
+from api.auth import READING
 from api.headers import STANDALONE_POLICY
 from api.paging import Cursor, Limit, slice_page
 from api.problems import responses
@@ -17,7 +18,7 @@ from tuner.exports import export
 from tuner.timeline_document import timeline_document
 from tuner.traces import trace_json
 
-router = APIRouter(prefix="/v1/studies/{study_id}", tags=["answers"])
+router = APIRouter(prefix="/v1/studies/{study_id}", tags=["answers"], dependencies=[READING])
 
 RejectedKind = Literal["memory", "batch", "layout", "target", "domain"]
 

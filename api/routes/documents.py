@@ -7,13 +7,14 @@ from fastapi import APIRouter, Path
 from fastapi.responses import JSONResponse
 
 from api import documents
+from api.auth import READING, Submitter
 from api.bodies import BodyDependency
 from api.idempotency import KeyHeader, Once
 from api.openapi import json_body
 from api.paging import Cursor, Limit
 from api.problems import responses
 from api.schemas import DocumentPage, StoredDocumentMessage
-from api.service import BaseDependency, CallerDependency, ServiceDependency
+from api.service import BaseDependency, ServiceDependency
 from api.tables import DocumentKind
 
 DocumentId = Annotated[str, Path(max_length=100, description="SHA-256 of the document's canonical text.")]
@@ -28,18 +29,18 @@ class DocumentHandlers:
     def store(
         self,
         *,
+        caller: Submitter,
         body: BodyDependency,
         service: ServiceDependency,
-        caller: CallerDependency,
         base: BaseDependency,
         key: KeyHeader = None,
     ) -> JSONResponse:
         """Keep a document; the same content is kept once."""
-        once = Once(service, caller, key, body.fingerprint(f"POST /v1/{self.kind.value}"))
+        once = Once(service, caller.identity, key, body.fingerprint(f"POST /v1/{self.kind.value}"))
         answer = once.answer(
             lambda: documents.read_document(self.kind, body.value),
             lambda session, document: documents.store_document(
-                session, document, kind=self.kind, caller=caller, now=service.clock(), base=base
+                session, document, kind=self.kind, caller=caller.owner, now=service.clock(), base=base
             ),
         )
         return JSONResponse(answer.body, status_code=answer.status, headers=answer.headers)
@@ -77,14 +78,19 @@ def routes(kind: DocumentKind) -> APIRouter:
         responses=responses(400, 409, 413, 415, 422) | {200: there},
         openapi_extra=json_body(schema),
     )(handlers.store)
-    router.get("", name=f"list_{noun}", response_model=DocumentPage, responses=responses(422))(
-        handlers.list_all
-    )
+    router.get(
+        "",
+        name=f"list_{noun}",
+        response_model=DocumentPage,
+        responses=responses(422),
+        dependencies=[READING],
+    )(handlers.list_all)
     router.get(
         "/{document_id}",
         name=f"read_{noun}",
         response_model=StoredDocumentMessage,
         responses=responses(404, 422),
+        dependencies=[READING],
     )(handlers.read)
     return router
 

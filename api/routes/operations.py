@@ -3,6 +3,7 @@
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
+from api.auth import READING
 from api.catalogue import catalogue
 from api.database import current_revision
 from api.errors import DatabaseError
@@ -13,7 +14,7 @@ from api.service import ServiceDependency
 router = APIRouter(tags=["operations"])
 
 
-@router.get("/v1/catalogue", response_model=Catalogue, responses=responses())
+@router.get("/v1/catalogue", response_model=Catalogue, responses=responses(), dependencies=[READING])
 def read_catalogue() -> JSONResponse:
     """List the models, accelerators, clusters, schedules and export formats that a request can name."""
     return JSONResponse(catalogue())

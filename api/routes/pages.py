@@ -7,6 +7,7 @@ from fastapi.responses import HTMLResponse, Response
 
 from api import studies
 from api.assets import NAMES, asset
+from api.auth import READING
 from api.catalogue import catalogue
 from api.pages import page
 from api.paging import Cursor
@@ -21,7 +22,7 @@ _FOR_EVER = "public, max-age=31536000, immutable"
 router = APIRouter(include_in_schema=False)
 
 
-@router.get("/")
+@router.get("/", dependencies=[READING])
 def show_index(
     *,
     service: ServiceDependency,
@@ -37,7 +38,7 @@ def show_index(
     return page("index.html", base=base, studies=found, name=name, cursor=cursor, catalogue=catalogue())
 
 
-@router.get("/studies/{study_id}")
+@router.get("/studies/{study_id}", dependencies=[READING])
 def show_study(study_id: str, service: ServiceDependency, base: BaseDependency) -> HTMLResponse:
     """The report of a study."""
     with service.database.reading() as session:

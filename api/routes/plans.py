@@ -4,6 +4,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from api import planning
+from api.auth import Submitter
 from api.bodies import BodyDependency
 from api.openapi import json_body
 from api.problems import responses
@@ -22,7 +23,11 @@ router = APIRouter(prefix="/v1", tags=["plans"])
     responses=responses(400, 413, 415, 422),
     openapi_extra=json_body(PlanRequest, example=EXAMPLE),
 )
-def make_plan(body: BodyDependency, service: ServiceDependency) -> JSONResponse:
+def make_plan(
+    caller: Submitter,  # noqa: ARG001  # before the body is read
+    body: BodyDependency,
+    service: ServiceDependency,
+) -> JSONResponse:
     """Plan without storing anything: the document that `chimera plan --json` prints."""
     plan, search_s = planning.plan(read_request(body.value), service.database)
     return JSONResponse(planning.plan_document(plan) | {"search_s": search_s})

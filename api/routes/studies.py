@@ -4,8 +4,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import JSONResponse, Response
+from sqlalchemy.orm import Session
 
-from api import planning, studies
+from api import planning, queue, studies
+from api.auth import READING, Caller, Submitter
 from api.bodies import BodyDependency
 from api.idempotency import Answer, KeyHeader, Once
 from api.openapi import json_body
@@ -13,7 +15,7 @@ from api.paging import Cursor, Limit
 from api.problems import responses
 from api.routes.plans import EXAMPLE
 from api.schemas import StudyDocument, StudyPage, StudyRequest
-from api.service import BaseDependency, CallerDependency, ServiceDependency
+from api.service import BaseDependency, ServiceDependency
 from api.tables import Study, StudyStatus
 from tuner.plan import Plan
 
@@ -34,9 +36,9 @@ router = APIRouter(prefix="/v1/studies", tags=["studies"])
 )
 def create_study(
     *,
+    caller: Submitter,
     body: BodyDependency,
     service: ServiceDependency,
-    caller: CallerDependency,
     base: BaseDependency,
     key: KeyHeader = None,
     wait: Wait = 0,  # noqa: ARG001  # every study is answered at once so far
@@ -45,17 +47,17 @@ def create_study(
     submission = studies.read_submission(body.value)
 
     def store(session: Any, plan: Plan) -> Answer:
-        study = studies.new_study(submission, plan, caller=caller, now=service.clock())
+        study = studies.new_study(submission, plan, caller=caller.owner, now=service.clock())
         session.add(study)
         document = studies.study_document(study, base=base)
         return Answer(201, document, {"Location": document["links"]["self"]})
 
-    once = Once(service, caller, key, body.fingerprint("POST /v1/studies"))
+    once = Once(service, caller.identity, key, body.fingerprint("POST /v1/studies"))
     answer = once.answer(lambda: planning.plan(submission.request, service.database)[0], store)
     return JSONResponse(answer.body, status_code=answer.status, headers=answer.headers)
 
 
-@router.get("", response_model=StudyPage, responses=responses(422))
+@router.get("", response_model=StudyPage, responses=responses(422), dependencies=[READING])
 def list_studies(
     *,
     service: ServiceDependency,
@@ -74,7 +76,9 @@ def list_studies(
     return JSONResponse(found)
 
 
-@router.get("/{study_id}", response_model=StudyDocument, responses=responses(404, 422))
+@router.get(
+    "/{study_id}", response_model=StudyDocument, responses=responses(404, 422), dependencies=[READING]
+)
 def read_study(
     *,
     study_id: StudyId,
@@ -88,17 +92,28 @@ def read_study(
 
 
 @router.post("/{study_id}/cancel", response_model=StudyDocument, responses=responses(404, 409, 422))
-def cancel_study(study_id: StudyId, service: ServiceDependency, base: BaseDependency) -> JSONResponse:
-    """Stop a study that is not done yet."""
+def cancel_study(
+    *, study_id: StudyId, caller: Submitter, service: ServiceDependency, base: BaseDependency
+) -> JSONResponse:
+    """Stop a study that is not done yet, and its jobs: for its owner, or an admin."""
     with service.database.writing() as session:
+        _require_own(session, study_id, caller)
+        queue.cancel_jobs_of(session, study_id, now=service.clock())
         study: Study = studies.cancel_study(session, study_id, now=service.clock())
         document = studies.study_document(study, base=base)
     return JSONResponse(document)
 
 
 @router.delete("/{study_id}", status_code=204, responses=responses(404, 422))
-def delete_study(study_id: StudyId, service: ServiceDependency) -> Response:
-    """Forget a study."""
+def delete_study(*, study_id: StudyId, caller: Submitter, service: ServiceDependency) -> Response:
+    """Forget a study and stop its jobs: for its owner, or an admin."""
     with service.database.writing() as session:
+        _require_own(session, study_id, caller)
+        queue.cancel_jobs_of(session, study_id, now=service.clock())
         studies.delete_study(session, study_id)
     return Response(status_code=204)
+
+
+def _require_own(session: Session, study_id: str, caller: Caller) -> None:
+    study = studies.find_study(session, study_id)
+    caller.require_own(study.created_by, what=f"study {study.id}")

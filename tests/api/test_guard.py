@@ -19,7 +19,7 @@ def test_loopback_addresses_are_listened_on(host: str) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "example.org", "", "127.0.0.1.example.org"])
 def test_any_other_address_is_refused(host: str) -> None:
     """The message says why, and what to do instead."""
-    with pytest.raises(BindError, match=r"no API keys yet.*--host 127\.0\.0\.1"):
+    with pytest.raises(BindError, match=r"without API keys.*--host 127\.0\.0\.1"):
         check_bind(host)
 
 

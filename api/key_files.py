@@ -1,0 +1,57 @@
+"""How does a process on this host get a key without a person? From a file that only its user can read."""
+
+import os
+import secrets
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+
+from sqlalchemy.exc import IntegrityError
+
+from api.database import Database
+from api.errors import SettingsError
+from api.keys import Scope, check_secret, create_key, find_key
+from api.problems import InvalidProblem
+
+_LONGEST_FILE = 1_000
+
+
+def key_from_file(
+    database: Database, path: Path, *, name: str, owner: str, scopes: Iterable[Scope], now: datetime
+) -> str:
+    """The key in a file, which is made (mode 0600) when missing; the database knows it afterwards.
+
+    A key that was revoked stays so. Raises SettingsError when the file cannot be read, made or used.
+    """
+    try:
+        secret = check_secret(_read_or_make(path), where=f"the key file {path}")
+        with database.writing() as session:
+            if find_key(session, secret) is None:
+                create_key(
+                    session, name=name, owner=owner, scopes=scopes, created_by=owner, now=now, secret=secret
+                )
+    except InvalidProblem as problem:
+        raise SettingsError(problem.detail) from None
+    except IntegrityError:
+        pass  # Another process that starts with the same file was quicker.
+    except OSError as error:
+        raise SettingsError(f"the key file {path} cannot be used: {error.strerror or error}") from None
+    return secret
+
+
+def _read_or_make(path: Path) -> str:
+    """The first line of the file; who comes second reads what the first one wrote."""
+    if not path.exists():
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(f"chimera_{secrets.token_urlsafe(32)}\n")
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            pass
+        finally:
+            temporary.unlink()
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.read(_LONGEST_FILE).strip()
