@@ -14,7 +14,8 @@ from executor.errors import ConfigurationError
 from executor.transport.channels import Channels, Counters, Key, routes_of
 from executor.transport.gloo import GlooTransport, StagedGlooTransport
 from executor.transport.headers import receive_header, send_header
-from executor.transport.nccl import NcclTransport, check_common_order
+from executor.transport.nccl import NcclTransport
+from executor.transport.orders import check_common_order, check_one_by_one
 from executor.values import Spec, Tensors
 from tuner.schedules.messages import Message
 from tuner.schedules.program import Program
@@ -76,6 +77,7 @@ def make_transport(
         if device.type != "cuda":
             raise ConfigurationError(f"NCCL carries tensors of CUDA devices only, not of {device}: use gloo")
         check_common_order(program)
+        check_one_by_one(program)
         dist.all_reduce(torch.zeros(1, device=device), group=group)
         return NcclTransport(channels, group=group, device=device)
     if device.type == "cuda":

@@ -1,22 +1,20 @@
 """How do messages travel over NCCL? Neighbouring transfers in one fused call, all in one order on all ranks.
 
-NCCL knows no tags, and the transfers of a communicator complete in the order in which they were started:
-both ranks of a pair must list theirs in one order, which `tuner.schedules.ordering.in_common_order` gives.
-There is one communicator and no thread; waiting makes the current stream wait, not the host.
+NCCL knows no tags: `executor.transport.orders` says what the order must keep, and
+`tuner.schedules.ordering.in_common_order` gives it. There is one communicator and no thread; waiting makes
+the current stream wait, not the host.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from executor.errors import ConfigurationError, TransportError
-from executor.transport.channels import Channels, Counters, Key, as_leaves, describe, left_over, lost
+from executor.errors import TransportError
+from executor.transport.channels import Channels, Counters, Key, as_leaves, left_over, lost
 from executor.values import Spec, Tensors
-from tuner.schedules.messages import Message, message_of
-from tuner.schedules.program import RECEIVES, SENDS, Program
+from tuner.schedules.messages import Message
 
 
 class NcclTransport:
@@ -118,27 +116,6 @@ class _Batch:
                 work.wait()
         except RuntimeError as error:
             raise lost(title, error) from error
-
-
-def check_common_order(program: Program) -> None:
-    """Raise ConfigurationError unless both ranks of every pair list their transfers in one order."""
-    listed: dict[tuple[int, int], list[Message]] = defaultdict(list)
-    for rank, steps in enumerate(program.ranks):
-        for op in (step[0] for step in steps if step[0].kind in SENDS or step[0].kind in RECEIVES):
-            message = message_of(op)
-            source, target = message.source(program), message.target(program)
-            listed[rank, target if rank == source else source].append(message)
-    for (rank, peer), messages in listed.items():
-        others = listed.get((peer, rank), [])
-        if messages == others:
-            continue
-        shorter = min(len(messages), len(others))
-        place = next((at for at in range(shorter) if messages[at] != others[at]), shorter)
-        raise ConfigurationError(
-            f"ranks {rank} and {peer} list their {len(messages)} and {len(others)} transfers in two orders, "
-            f"from number {place} on ({describe((messages + others)[place])}): over NCCL they would wait for "
-            "each other; rearrange the program with tuner.schedules.ordering.in_common_order"
-        )
 
 
 def _as_bytes(tensor: Tensor) -> Tensor:

@@ -187,7 +187,8 @@ def _serve(rank: int, world_size: int, port: int, timeout: float, pipe: Connecti
     except Exception:  # noqa: BLE001 (whatever a test raises is reported)
         pipe.send_bytes(pickle.dumps(("error", traceback.format_exc())))
         raise SystemExit(1) from None
-    dist.destroy_process_group()
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def _last_line(text: str) -> str:
