@@ -173,7 +173,7 @@ class Progress:
         self._enter(RankState.RUNNING)
 
     def note(self, index: int, op: Sequence[int], *, waits: bool = False) -> None:
-        """Say which operation comes next, by its number in the rank's program; and whether it has its input."""
+        """Say which operation comes next, by its number in the program, and whether it waits for input."""
         now_ns = monotonic_ns()
         self._write_note(now_ns, index, *op, waits, now_ns)
 

@@ -63,8 +63,8 @@ def _read_answer(supervisor: subprocess.Popen[bytes], *, within_s: float) -> byt
         left_s = deadline - time.monotonic()
         if left_s < 0:
             raise TrialError(
-                f"the supervisor of the run (process {supervisor.pid}) gave no answer within {within_s:g} s and "
-                "was ended; the machine may be overloaded, or somebody stopped it: try again"
+                f"the supervisor of the run (process {supervisor.pid}) gave no answer within {within_s:g} s "
+                "and was ended; the machine may be overloaded, or somebody stopped it: try again"
             )
         for descriptor, _ in poll.poll(min(1.0, left_s) * 1000):
             part = os.read(descriptor, 1 << 20)
@@ -77,7 +77,7 @@ def _read_answer(supervisor: subprocess.Popen[bytes], *, within_s: float) -> byt
         code = supervisor.wait(_END_S)
         reason = said.decode("utf-8", "replace").strip()[-2000:]
         raise TrialError(
-            f"the supervisor of the run ended with {code} before it could answer: {reason or 'it said nothing'}"
+            f"the supervisor of the run ended with {code} before it answered: {reason or 'it said nothing'}"
         )
     return answer
 
