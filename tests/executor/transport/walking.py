@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,7 +35,7 @@ ACTIVATION = (
 """What tests send forward unless they say otherwise; an empty tensor and integers among them."""
 
 
-def lowered(scheme: str, *, depth: int, micro_batches: int, ordered: bool = False, **options: int) -> Program:
+def lowered(scheme: str, *, depth: int, micro_batches: int, ordered: bool = False, **options: Any) -> Program:
     """A lowered program; `ordered` for transports without tags."""
     program = lower(generate(scheme, depth=depth, micro_batches=micro_batches, **options))
     return in_common_order(program) if ordered else program
