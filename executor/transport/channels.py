@@ -72,7 +72,10 @@ class Channels:
         """From now on messages hold this; keys of messages between other ranks are passed over."""
         for key, announced in specs.items():
             route = self.routes.get(key)
-            if route is not None:
+            if route is None:
+                continue
+            known = self._known.get(key)
+            if known is None or known.specs != announced:
                 self._known[key] = _channel(route, announced)
 
     def find(self, message: Message) -> Channel:
