@@ -6,12 +6,12 @@ an ALL_GATHER brings the weights of the other shards (ZeRO stage 1, arXiv 1910.0
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from executor.errors import ConfigurationError
+from executor.errors import CheckpointError, ConfigurationError
 from executor.gradients import FlatGradients
 from executor.precision import Numerics
 from executor.steps import OptimizerFactory, made, scale_gradients
@@ -32,6 +32,10 @@ ELEMENTWISE = (
 """Optimizers that treat every element alike, so that a piece of a parameter can be stepped alone."""
 
 
+SCALARS = frozenset({"step", "mu_product", "eta", "mu"})
+"""What those keep once for a parameter; everything else has its shape."""
+
+
 class Shard(NamedTuple):
     """Which part of every bucket a rank owns."""
 
@@ -43,6 +47,8 @@ class Piece(NamedTuple):
     """Elements of a flat buffer that lie in one shard and belong to one set of optimizer options."""
 
     flat: int
+    options: int
+    """The optimizer's parameter group."""
     start: int
     stop: int
     target: nn.Parameter
@@ -58,7 +64,8 @@ class ShardedSteps:
         self.flats = flats
         self.weights = [_flatten(flat) for flat in flats]
         """The weights of each flat buffer, of which the parameters are views."""
-        self._mixed = numerics.mixed
+        self.shard = shard
+        self.mixed = numerics.mixed
         leaves = {name: copies[0] for flat in flats for name, copies in flat.leaves.items()}
         self.optimizer = made(optimizer, leaves.values())
         if type(self.optimizer) not in ELEMENTWISE:
@@ -67,13 +74,17 @@ class ShardedSteps:
                 f"{type(self.optimizer).__name__} cannot be divided over replicas, because its step of an "
                 f"element may depend on others: choose optimizer_sharding none, or one of {known}"
             )
-        self.pieces = self._replace_parameters(leaves, shard)
+        self.numbers = numbers_of(self.optimizer, leaves)
+        """The optimizer's parameter group of each name."""
+        initial = {name: dict(self.optimizer.state.pop(leaf, {})) for name, leaf in leaves.items()}
+        self.pieces = self._replace_parameters()
+        self.load_state(initial)
 
     @torch.no_grad()
     def step(self, factor: float) -> None:
         """Multiply the gradients by `factor`, and step the shard's weights."""
         for flat in self.flats:
-            scale_gradients(flat, factor, mixed=self._mixed)
+            scale_gradients(flat, factor, mixed=self.mixed)
         for piece in self.pieces:
             gradient = self.flats[piece.flat].flat[piece.start : piece.stop]
             low = gradient.dtype != piece.target.dtype
@@ -81,13 +92,13 @@ class ShardedSteps:
         self.optimizer.step()
         for piece in self.pieces:
             piece.target.grad = None
-            if self._mixed:
+            if self.mixed:
                 self.weights[piece.flat][piece.start : piece.stop].copy_(piece.target)
 
     @torch.no_grad()
     def set_masters(self, weights: Mapping[str, Tensor]) -> None:
         """Take the masters from weights of a higher precision, by name; without masters nothing happens."""
-        if not self._mixed:
+        if not self.mixed:
             return
         for index, flat in enumerate(self.flats):
             whole = self.weights[index].float()
@@ -105,32 +116,74 @@ class ShardedSteps:
             "optimizer_sharding none, or a synchronous schedule"
         )
 
-    def _replace_parameters(self, leaves: Mapping[str, nn.Parameter], shard: Shard) -> list[Piece]:
+    def load_state(self, states: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take this rank's shard of the state of every parameter, by name."""
+        for piece in self.pieces:
+            names = [name for name in self.flats[piece.flat].names if self.numbers[name] == piece.options]
+            keys = {frozenset(states[name]) for name in names}
+            if len(keys) > 1:
+                raise CheckpointError(
+                    f"{names[0]} and {len(names) - 1} more parameters have different kinds of optimizer "
+                    "state: load them with optimizer_sharding none"
+                )
+            self.optimizer.state.pop(piece.target, None)
+            for key in sorted(keys.pop()):
+                self.optimizer.state[piece.target][key] = self._cut(piece, names, key=key, states=states)
+
+    def _cut(
+        self, piece: Piece, names: list[str], *, key: str, states: Mapping[str, Mapping[str, Any]]
+    ) -> Any:
+        """A piece of what is kept for every element, or the scalar."""
+        first, flat = states[names[0]][key], self.flats[piece.flat]
+        if key in SCALARS or not isinstance(first, Tensor):
+            return first.clone() if isinstance(first, Tensor) else first
+        whole = torch.zeros(flat.layout.length, dtype=first.dtype)
+        for name, view in zip(flat.names, flat.layout.views(whole), strict=True):
+            if name in names:
+                view.copy_(state_of_shape(states[name][key], view, name=name))
+        dtype = piece.target.dtype if whole.is_floating_point() else whole.dtype
+        return whole[piece.start : piece.stop].to(device=piece.target.device, dtype=dtype, copy=True)
+
+    def _replace_parameters(self) -> list[Piece]:
         """Give every group of options its pieces of the shard in the place of its parameters."""
-        names = {id(leaf): name for name, leaf in leaves.items()}
-        number = {
-            names[id(parameter)]: index
-            for index, group in enumerate(self.optimizer.param_groups)
-            for parameter in group["params"]
-        }
         pieces: list[Piece] = []
         for group in self.optimizer.param_groups:
             group["params"] = []
         for index, flat in enumerate(self.flats):
-            runs = _runs(flat, number)
+            runs = _runs(flat, self.numbers)
             for bucket in range(flat.layout.buckets):
-                owned = flat.layout.shard(bucket, shard.member)
+                owned = flat.layout.shard(bucket, self.shard.member)
                 for start, stop, options in runs:
                     low, high = max(start, owned.start), min(stop, owned.stop)
                     if low < high:
-                        piece = Piece(index, low, high, self._target(index, low, high))
+                        piece = Piece(index, options, low, high, self._target(index, low, high))
                         pieces.append(piece)
                         self.optimizer.param_groups[options]["params"].append(piece.target)
         return pieces
 
     def _target(self, flat: int, start: int, stop: int) -> nn.Parameter:
         weights = self.weights[flat][start:stop]
-        return nn.Parameter(weights.to(torch.float32, copy=True) if self._mixed else weights)
+        return nn.Parameter(weights.to(torch.float32, copy=True) if self.mixed else weights)
+
+
+def state_of_shape(value: Tensor, like: Tensor, *, name: str) -> Tensor:
+    """`value`; raises CheckpointError where it is not of the parameter's shape."""
+    if value.shape != like.shape:
+        raise CheckpointError(
+            f"the optimizer state of {name} has shape {list(value.shape)}, the parameter {list(like.shape)}: "
+            "is it of this model?"
+        )
+    return value
+
+
+def numbers_of(optimizer: torch.optim.Optimizer, leaves: Mapping[str, nn.Parameter]) -> dict[str, int]:
+    """The optimizer's parameter group of each name."""
+    names = {id(leaf): name for name, leaf in leaves.items()}
+    return {
+        names[id(parameter)]: number
+        for number, group in enumerate(optimizer.param_groups)
+        for parameter in group["params"]
+    }
 
 
 def _runs(flat: FlatGradients, number: Mapping[str, int]) -> list[tuple[int, int, int]]:

@@ -42,9 +42,9 @@ class WholeSteps:
         self, flats: list[FlatGradients], *, optimizer: OptimizerFactory, numerics: Numerics
     ) -> None:
         self._flats = flats
-        self._mixed = numerics.mixed
+        self.mixed = numerics.mixed
         leaves = {name: copies[0] for flat in flats for name, copies in flat.leaves.items()}
-        self.targets = {name: _master(leaf) for name, leaf in leaves.items()} if self._mixed else leaves
+        self.targets = {name: _master(leaf) for name, leaf in leaves.items()} if self.mixed else leaves
         """What the optimizer steps, by name."""
         self.optimizer = made(optimizer, self.targets.values())
 
@@ -52,11 +52,11 @@ class WholeSteps:
     def step(self, factor: float) -> None:
         """Multiply the gradients by `factor`, and step the weights."""
         for flat in self._flats:
-            scale_gradients(flat, factor, mixed=self._mixed)
-            if self._mixed:
+            scale_gradients(flat, factor, mixed=self.mixed)
+            if self.mixed:
                 self._give_gradients(flat, factor)
         self.optimizer.step()
-        for flat in self._flats if self._mixed else ():
+        for flat in self._flats if self.mixed else ():
             for name, copies in flat.leaves.items():
                 copies[0].copy_(self.targets[name])
                 self.targets[name].grad = None
@@ -64,13 +64,13 @@ class WholeSteps:
     @torch.no_grad()
     def set_masters(self, weights: Mapping[str, Tensor]) -> None:
         """Take the masters from weights of a higher precision, by name; without masters nothing happens."""
-        for name in self.targets if self._mixed else ():
+        for name in self.targets if self.mixed else ():
             if name in weights:
                 self.targets[name].copy_(weights[name])
 
     def move_to(self, leaves: Mapping[str, nn.Parameter]) -> None:
         """Let the optimizer step new leaves, with the state that it has for the old ones."""
-        if not self._mixed:
+        if not self.mixed:
             exchange(self.optimizer, {id(old): leaves[name] for name, old in self.targets.items()})
             self.targets = {name: leaves[name] for name in self.targets}
 

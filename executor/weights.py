@@ -46,8 +46,8 @@ def check_replicas(held: Sequence[HeldStage], *, groups: ParameterGroups, tied: 
         different = [rank for rank, digest in digests.items() if set(digest) != expected]
         if different:
             raise ExecutorError(
-                f"the copies of {name} on processes {groups.members[number]} differ, first on {different[0]}: "
-                "were weights changed by hand, or gradients outside the pipeline?"
+                f"the copies of {name} on processes {groups.members[number]} differ, first on "
+                f"{different[0]}: were weights changed by hand, or gradients outside the pipeline?"
             )
 
 
@@ -82,8 +82,8 @@ def load_full_state(weights: RankWeights, state: Mapping[str, Tensor]) -> None:
             )
         if state[name].shape != target.shape:
             raise CheckpointError(
-                f"{name} has shape {list(state[name].shape)} in the state and {list(target.shape)} in the model: "
-                "is it of this model?"
+                f"{name} has shape {list(state[name].shape)} in the state and {list(target.shape)} in the "
+                "model: is it of this model?"
             )
     for name, target in targets:
         target.copy_(state[name])
