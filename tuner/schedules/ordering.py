@@ -1,8 +1,9 @@
-"""In which order do two ranks list their transfers, where these complete in program order (NCCL)?
+"""In which order does each rank list its transfers, where these run one after the other in that order (NCCL)?
 
-Both list them in the order in which a run with equal stages and free messages makes the values, the lower
-rank's first between equals. SENDs already stand in that order; a RECV moves behind the SENDs to its peer that
-come before it in that order, which is never behind the operation that waits for it.
+All list them in the order in which a run with equal stages and free messages makes the values, the lower
+rank's first between equals: then the first that is not over can always go on. SENDs already stand in that
+order; a RECV moves behind the SENDs that come before it in that order, which is never behind the operation
+that waits for it, and no further back than the RECVs that come after it.
 """
 
 from bisect import bisect_left
@@ -17,7 +18,7 @@ Moment = tuple[float, int, int]
 
 
 def in_common_order(program: Program) -> Program:
-    """A lowered program for a transport that completes the transfers of two ranks in program order."""
+    """A lowered program for a transport that completes the transfers of a rank in program order."""
     made = _moments(program)
     return program.lowered_to(pack([_reordered(program, rank, made) for rank in range(program.depth)]))
 
@@ -34,22 +35,19 @@ def _reordered(program: Program, rank: int, made: dict[Message, Moment]) -> list
     """One rank's steps; a RECV stands before step j, at key (j, 0, its moment), a step at (j, 1)."""
     steps = program.ranks[rank]
     placed: list[tuple[tuple[object, ...], Step]] = []
-    sends: dict[int, list[tuple[Moment, int]]] = {}
-    receives: list[tuple[Moment, int, int, Step]] = []
+    sends: list[tuple[Moment, int]] = []
+    receives: list[tuple[Moment, int, Step]] = []
     for position, step in enumerate(steps):
         if step[0].kind in RECEIVES:
-            message = message_of(step[0])
-            receives.append((made[message], position, message.source(program), step))
+            receives.append((made[message_of(step[0])], position, step))
             continue
         placed.append(((position, 1), step))
         if step[0].kind in SENDS:
-            message = message_of(step[0])
-            sends.setdefault(message.target(program), []).append((made[message], position))
-    latest: dict[int, int] = {}
-    for moment, position, peer, step in sorted(receives):
-        before, after = _between(sends.get(peer, []), moment, len(steps))
-        at = max(min(max(position, before), after), latest.get(peer, 0))
-        latest[peer] = at
+            sends.append((made[message_of(step[0])], position))
+    at = len(steps)
+    for moment, position, step in sorted(receives, reverse=True):
+        before, after = _between(sends, moment, len(steps))
+        at = min(max(position, before), after, at)
         placed.append(((at, 0, moment), step))
     return [step for _, step in sorted(placed)]
 

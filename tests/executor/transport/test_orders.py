@@ -40,10 +40,14 @@ def test_what_is_refused_is_what_does_not_end(scheme: str, data: st.DataObject) 
         assert _is_taken(asked) == _ends(asked)
 
 
-@pytest.mark.parametrize("scheme", [name for name in RECIPES if name != "interleaved"])
-def test_every_schedule_runs_one_transfer_after_another(scheme: str) -> None:
-    """In common order, D = 4, N = 8; interleaved chunks wait in a circle over several ranks: refused."""
-    check_one_by_one(lowered(scheme, depth=4, micro_batches=8, ordered=True))
+@pytest.mark.parametrize("scheme", RECIPES)
+@LAWS
+@given(data=st.data())
+def test_every_schedule_in_common_order_runs_one_transfer_after_another(
+    scheme: str, data: st.DataObject
+) -> None:
+    """Also where a circle would go over several ranks: interleaved chunks, several pairs of pipes."""
+    check_one_by_one(in_common_order(_any(scheme, data)))
 
 
 @pytest.mark.parametrize("scheme", ["chimera", "dapple", "zb_h1", "interleaved"])
