@@ -1,7 +1,7 @@
 """Was the machine quiet while something was timed? Which iterations count, by a rule fixed beforehand.
 
-An iteration is disturbed when, while it ran, processes that do not belong to the run, or the hypervisor (steal),
-took more than a tenth of the machine's cores, and more than /proc/stat can tell at its 10 ms ticks; or when a
+An iteration is disturbed when, while it ran, processes that do not belong to the run, or the hypervisor, took
+more than a tenth of the machine's cores, and more than /proc/stat can tell at its 10 ms ticks; or when a
 fixed loop took a quarter longer than at best. Where fewer than 60 % of the iterations are undisturbed the
 machine was not quiet, and a time is not to be compared with a prediction.
 """

@@ -1,7 +1,7 @@
 """How does a configuration do when it is really run? Timed iterations after warm-up, beside the prediction.
 
-`BODY` names what every rank runs: body(spec, rank) with `spec` the request's JSON and an
-`executor.rank_process.Rank`. It returns RankResult's fields as JSON.
+Every rank runs a body, `EMULATED_BODY` or `MODEL_BODY`: a function of the request's JSON and of its
+`executor.rank_process.Rank` that returns the fields of a RankResult.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from tuner.operation_costs import OperationCosts
 from tuner.simulation import simulate
 from tuner.timeline import Floats, Timeline
 
-BODY = "executor.trial_body:run"
+EMULATED_BODY = "executor.emulated_trial:run"
+MODEL_BODY = "executor.model_trial:run"
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,15 @@ class Trial:
         }
 
 
-def run_trial(prepared: PreparedTrial, *, costs: OperationCosts | None = None, body: str = BODY) -> Trial:
-    """Launch it, wait, and put what was measured beside what `costs`, or the request's own, predict."""
+def run_trial(
+    prepared: PreparedTrial, *, costs: OperationCosts | None = None, body: str | None = None
+) -> Trial:
+    """Launch it, wait, and put what was measured beside what `costs`, or the request's own, predict.
+
+    `body` is the one for the request unless given. However the run ends, it is the trial's outcome; raises
+    TrialError if that could not be found out.
+    """
+    body = body or (EMULATED_BODY if prepared.request.emulate else MODEL_BODY)
     costs = costs or prepared.costs
     predicted = simulate(prepared.program, costs) if costs else None
     ideal = simulate(prepared.program, _free(costs)) if costs else None

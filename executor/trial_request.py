@@ -99,8 +99,8 @@ class TrialRequest(_Closed):
             )
         if self.ranks > MAX_LOCAL_RANKS:
             raise ValueError(
-                f"width {self.width} x depth {self.depth} are {self.ranks} processes; {MAX_LOCAL_RANKS} is the "
-                "most on one machine"
+                f"width {self.width} x depth {self.depth} are {self.ranks} processes; {MAX_LOCAL_RANKS} is "
+                "the most on one machine"
             )
         return self
 
@@ -145,7 +145,7 @@ def read_trial(value: dict[str, Any]) -> TrialRequest:
 
 
 def prepare(request: TrialRequest) -> PreparedTrial:
-    """The program that will run, which has been run dry; raises ScheduleError where it cannot run that way."""
+    """The program that will run, run dry; raises ScheduleError where it cannot run that way."""
     recipe = find_recipe(request.schedule)
     generated = generate(
         request.schedule,

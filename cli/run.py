@@ -1,0 +1,159 @@
+"""`chimera run`: how does one configuration do when it is really run?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.choices import OPTIMIZERS
+from cli.errors import DONE, NEGATIVE, NOT_ANSWERED, InputError, UnavailableError
+from cli.options import with_options
+from cli.simulate import SCHEDULE
+
+if TYPE_CHECKING:
+    from executor.trial import Trial
+    from executor.trial_request import PreparedTrial
+
+EXAMPLE = (
+    "chimera run --schedule chimera --depth 2 --micro-batches 4 --emulate forward_s=0.005,backward_s=0.01"
+)
+
+LAYOUT = (
+    *SCHEDULE[:-2],  # without --pending and --iterations
+    click.option("--width", type=int, default=1, help="Pipeline groups, W; W x D processes are started."),
+    click.option("--micro-batch-size", type=int, default=1, help="Samples per forward, B."),
+    click.option(
+        "--recompute", type=click.Choice(["none", "stage", "layer"]), default="none",
+        help="Activations to compute again in the backward.",
+    ),
+    click.option(
+        "--sync-policy", type=click.Choice(["lazy", "eager", "eager_opt"]), default="eager_opt",
+        help="All-reduces start after all compute, as soon as they can, or so for later stages only.",
+    ),
+    click.option("--buckets", type=int, default=1, help="Pieces of an all-reduce."),
+    click.option("--optimizer", type=click.Choice(OPTIMIZERS), default="adam", help="Steps the weights."),
+    click.option(
+        "--optimizer-sharding", type=click.Choice(["none", "replicas"]), default="none",
+        help="`replicas` divides the optimizer's state over a stage's replicas.",
+    ),
+)  # fmt: skip
+
+WHAT = (
+    click.option("--model", metavar="NAME|PATH", help="A preset, a config.json, or package.module:factory."),
+    click.option("--sequence-length", type=int, help="Tokens per sample; required with a config.json."),
+    click.option(
+        "--emulate", metavar="KEY=VALUE,...",
+        help="Sleep instead of computing: forward_s, backward_s, and as wanted weight_gradient_s, "
+        "message_bytes, all_reduce_s, update_s, hop_s.",
+    ),
+)  # fmt: skip
+
+HOW = (
+    click.option("--iterations", type=int, default=10, help="Iterations that are timed."),
+    click.option("--warm-up", type=int, default=2, help="Iterations before those."),
+    click.option(
+        "--precision", type=click.Choice(["float32", "bfloat16", "float16", "float64"]), default="float32",
+        help="bfloat16 and float16 are mixed, with float32 master weights.",
+    ),
+    click.option("--launcher", type=click.Choice(["local"]), default="local", help="Who starts the ranks."),
+    click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", help="Where ranks compute."),
+    click.option("--check", is_flag=True, help="Compare losses, gradients and weights with one process."),
+    click.option("--timeout", type=float, default=600.0, help="Seconds that all of it may take."),
+    click.option("--memory-limit", type=int, metavar="BYTES", help="Of each rank, beyond its start."),
+    click.option("--seed", type=int, default=0, help="Of weights, samples and dropout."),
+)  # fmt: skip
+
+
+@click.command(epilog=f"\b\nExample:\n  {EXAMPLE}")
+@with_options(LAYOUT + WHAT + HOW)
+@click.option(
+    "--trace", type=click.Path(path_type=Path), metavar="FILE",
+    help="Write the measured and the predicted timeline for ui.perfetto.dev.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def run(*, trace: Path | None, as_json: bool, **asked: Any) -> int:
+    """Run one configuration in real processes.
+
+    Tells what an iteration takes beside what was predicted, and the memory of every rank.
+    """
+    prepared = _prepare(asked)
+    trial = _run(prepared)
+    if trace and trial.measured is not None:
+        from cli.files import write_whole
+        from executor.compared_trace import compared_trace
+
+        write_whole(trace, compared_trace(trial.measured, trial.predicted))
+        click.echo(f"Wrote the timelines to {trace}", err=True)
+    if as_json:
+        from profiles.document import canonical_json
+
+        click.echo(canonical_json(trial.document()))
+    else:
+        from cli.trial import describe_trial
+
+        click.echo("\n".join(describe_trial(trial)))
+    return exit_code_of(trial)
+
+
+def exit_code_of(trial: Trial) -> int:
+    """0 done, 1 it ran and the answer is negative, 3 it cannot be told."""
+    from executor.outcome import Status
+
+    if trial.status == Status.OK:
+        check = trial.document()["check"]
+        return DONE if check is None or check["passed"] else NEGATIVE
+    if trial.status == Status.TIMED_OUT or _lost(trial):
+        return NOT_ANSWERED
+    return NEGATIVE
+
+
+def _lost(trial: Trial) -> bool:
+    """Whether a process was taken away, rather than having failed by itself."""
+    failure = trial.outcome.failure
+    return failure is not None and (failure.rank is None or failure.signal == "SIGKILL")
+
+
+def _prepare(asked: dict[str, Any]) -> PreparedTrial:
+    from executor.errors import ConfigurationError
+    from executor.trial_request import prepare, read_trial
+
+    value = {key: given for key, given in asked.items() if key not in {"timeout", "memory_limit"}}
+    value |= {"timeout_s": asked["timeout"], "memory_limit_bytes": asked["memory_limit"]}
+    value["emulate"] = read_emulation(asked["emulate"])
+    try:
+        return prepare(read_trial(value))
+    except ConfigurationError as error:
+        raise InputError(str(error)) from None
+
+
+def read_emulation(text: str | None) -> dict[str, float] | None:
+    """KEY=VALUE,... as numbers; raises InputError."""
+    if text is None:
+        return None
+    values: dict[str, float] = {}
+    for pair in text.split(","):
+        key, equals, number = pair.strip().partition("=")
+        if not equals or key in values:
+            raise InputError(f"--emulate {pair!r}: write forward_s=0.02,backward_s=0.04, each name once")
+        try:
+            values[key] = int(number) if key.endswith("_bytes") else float(number)
+        except ValueError:
+            raise InputError(f"--emulate {pair!r}: {number!r} is not a number") from None
+    return values
+
+
+def _run(prepared: PreparedTrial) -> Trial:
+    from importlib.util import find_spec
+
+    if find_spec("torch") is None:
+        raise UnavailableError("running needs torch: pip install 'chimera-tuner[executor]'")
+    from executor.errors import ExecutorError
+    from executor.trial import run_trial
+
+    click.echo(f"Running {prepared.configuration} in {prepared.request.ranks} processes", err=True)
+    try:
+        return run_trial(prepared)
+    except ExecutorError as error:
+        raise UnavailableError(str(error)) from error
