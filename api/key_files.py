@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
+from platformdirs import user_data_path
 from sqlalchemy.exc import IntegrityError
 
+from api.auth import LOCAL_CALLER
 from api.database import Database
 from api.errors import SettingsError
 from api.keys import Scope, check_secret, create_key, find_key
@@ -37,6 +39,14 @@ def key_from_file(
     except OSError as error:
         raise SettingsError(f"the key file {path} cannot be used: {error.strerror or error}") from None
     return secret
+
+
+def worker_key(database: Database, *, now: datetime) -> str:
+    """The key of a worker that the service starts beside itself: for work, kept in the user's data folder."""
+    path = user_data_path("chimera-tuner", appauthor=False) / "worker.key"
+    return key_from_file(
+        database, path, name="worker of chimera serve", owner=LOCAL_CALLER, scopes=[Scope.WORK], now=now
+    )
 
 
 def _read_or_make(path: Path) -> str:

@@ -58,7 +58,8 @@ def create_key(
 ) -> tuple[ApiKey, str]:
     """Make a key, and return the secret that is shown once; raises InvalidProblem for what is no name."""
     secret = secret or f"chimera_{secrets.token_urlsafe(32)}"
-    wanted = [scope for scope in Scope if scope in set(scopes)]
+    asked = set(scopes)
+    wanted = [scope for scope in Scope if scope in asked]
     if not wanted:
         raise InvalidProblem(f"scopes: name at least one of {', '.join(Scope)}")
     row = ApiKey(

@@ -115,10 +115,10 @@ def finish(session: Session, job_id: str, ending: Ending, *, now: datetime) -> t
 def cancel(session: Session, job_id: str, *, now: datetime) -> JobRow:
     """Stop a job: at once while it waits; when it runs, its worker is told with the next heartbeat.
 
-    Raises NotFoundProblem, and ConflictProblem when it has ended.
+    What was cancelled stays so. Raises NotFoundProblem, and ConflictProblem when it ended otherwise.
     """
     row = find_job(session, job_id, lock=True)
-    if row.status in FINAL_STATUSES:
+    if row.status in {JobStatus.DONE, JobStatus.FAILED}:
         raise ConflictProblem(f"job {row.id} is {row.status}: there is nothing left to cancel")
     _cancel(session, row, now=now)
     return row
@@ -198,7 +198,7 @@ def _put_back(session: Session, row: JobRow, *, now: datetime) -> None:
 def _cancel(session: Session, row: JobRow, *, now: datetime) -> None:
     if row.status == JobStatus.QUEUED:
         _end(session, row, JobStatus.CANCELLED, now=now)
-    elif row.cancel_requested_at is None:
+    elif row.status == JobStatus.RUNNING and row.cancel_requested_at is None:
         row.cancel_requested_at = row.updated_at = now
         note(session, row, Event.CANCEL_REQUESTED, now=now)
 

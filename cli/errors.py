@@ -35,10 +35,13 @@ def exit_code(error: Exception) -> int | None:
     """The exit code of an expected error, None for a defect."""
     from api.errors import BindError, ServiceError, SettingsError
     from profiles.errors import DocumentError
+    from tuner.client_errors import UnreachableError
     from tuner.errors import TunerError
 
     if isinstance(error, CommandError):
         return error.exit_code
+    if isinstance(error, UnreachableError):
+        return NOT_ANSWERED
     if isinstance(error, DocumentError | TunerError | SettingsError | BindError):
         return BAD_INPUT
     return NOT_ANSWERED if isinstance(error, ServiceError) else None

@@ -8,9 +8,11 @@ import click
 
 from cli.database import database
 from cli.errors import BAD_INPUT, DONE, NOT_ANSWERED, exit_code, told
+from cli.key import key
 from cli.listing import list_documents
 from cli.plan import plan
 from cli.profile import profile
+from cli.run import run as run_command
 from cli.serve import serve
 from cli.simulate import simulate
 
@@ -30,7 +32,7 @@ def app(debug: bool) -> None:
     """Choose how to split the training of a large neural network over accelerators, and see why."""
 
 
-for command in (plan, simulate, list_documents, profile, serve, database):
+for command in (plan, simulate, run_command, list_documents, profile, serve, key, database):
     app.add_command(command)
 
 

@@ -13,6 +13,8 @@ from cli.errors import DONE, NOT_ANSWERED, UnavailableError
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
+    from types import FrameType
 
     import uvicorn
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     "--host",
     metavar="ADDRESS",
     show_default="CHIMERA_HOST, else 127.0.0.1",
-    help="A loopback address: there are no keys yet.",
+    help="A loopback address, unless every request needs a key.",
 )
 @click.option("--port", type=int, show_default="CHIMERA_PORT, else 8000", help="0 takes a free port.")
 @click.option(
@@ -40,17 +42,18 @@ def serve(*, host: str | None, port: int | None, database_url: str | None, as_js
     from api.settings import Settings
 
     settings = Settings.from_environment(host=host, port=port, database_url=database_url)
-    check_bind(settings.host)
+    check_bind(settings.host, keys_are_required=settings.keys_are_required)
     with _bind(settings.host, settings.port) as listener:
+        app = create_app(settings)
         config = uvicorn.Config(
-            create_app(settings),
+            app,
             root_path=settings.root_path,
             log_level=settings.log_level,
             log_config=_log_to_stderr(),
         )
         # Whoever started the process reads this line from a pipe, and reads it now.
         print(_address(listener, as_json), flush=True)
-        return _run(uvicorn.Server(config), listener)
+        return _run(uvicorn.Server(config), listener, let_go=app.state.service.bell.close)
 
 
 def _bind(host: str, port: int) -> socket.socket:
@@ -75,10 +78,18 @@ def _address(listener: socket.socket, as_json: bool) -> str:
     )
 
 
-def _run(server: uvicorn.Server, listener: socket.socket) -> int:
+def _run(server: uvicorn.Server, listener: socket.socket, *, let_go: Callable[[], None]) -> int:
     # uvicorn finishes what is in flight, then raises the signal again: for us that is a clean end.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
+    stop = server.handle_exit
+
+    def stop_waiting(number: int, frame: FrameType | None) -> None:
+        # Workers that wait for a job would keep it in flight for half a minute.
+        let_go()
+        stop(number, frame)
+
+    server.handle_exit = stop_waiting  # type: ignore[method-assign]
     server.run(sockets=[listener])
     return DONE if server.started else NOT_ANSWERED
 

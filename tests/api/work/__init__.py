@@ -1,0 +1,1 @@
+"""Tests of jobs, workers and keys."""

@@ -1,0 +1,259 @@
+"""Does every address let in whom it should, and nobody else?"""
+
+import logging
+from typing import Any
+
+import pytest
+from fastapi.routing import APIRoute
+from sqlalchemy import select
+from starlette.testclient import TestClient
+
+from api.app import check_bind, create_app
+from api.keys import Scope
+from api.service import Service
+from api.settings import Settings
+from api.tables import ApiKey
+from tests.api.conftest import TINY, Clock, connect
+from tests.api.work.factories import add_job, claim_of, client_with, make_key, post_claim
+
+PLACES = {"study_id": "x", "job_id": "x", "key_id": "x", "document_id": "x", "export_format": "env"} | {
+    "attempt": "1", "digest": "x", "name": "a.log",
+}  # fmt: skip
+OPEN = {"/healthz", "/readyz", "/openapi.json", "/favicon.ico"}
+ADMIN_ONLY, WORK_ONLY = "/v1/keys", ("/v1/jobs/claim", "/heartbeat", "/finish")
+
+
+def operations() -> list[tuple[str, str]]:
+    """Every method and address of the service."""
+    from api.routes import answers, documents, jobs, keys, operations, pages, plans, studies, work
+
+    routers = (plans, studies, answers, operations, pages, jobs, work, keys)
+    routes = [route for module in routers for route in module.router.routes]
+    routes += [route for router in documents.routers for route in router.routes]
+    return sorted(
+        (method, route.path) for route in routes if isinstance(route, APIRoute) for method in route.methods
+    )
+
+
+def needed(method: str, path: str) -> Scope | None:
+    """The scope that the documentation promises: docs/rest.md."""
+    if path in OPEN or path.startswith("/assets"):
+        return None
+    if path.startswith(ADMIN_ONLY):
+        return Scope.ADMIN
+    if path.endswith(WORK_ONLY):
+        return Scope.WORK
+    return Scope.READ if method == "GET" else Scope.SUBMIT
+
+
+OPERATIONS = operations()
+HOLDERS = {
+    Scope.READ: {"read", "submit", "admin"},
+    Scope.SUBMIT: {"submit", "admin"},
+    Scope.WORK: {"work", "admin"},
+    Scope.ADMIN: {"admin"},
+}
+
+
+def ask(client: TestClient, method: str, path: str, **options: Any) -> int:
+    """The status of a request that goes as far as its key lets it."""
+    return client.request(method, path.format(**PLACES), **options).status_code
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Service:
+    """A service that has keys, and what each kind of key lets in."""
+    from api.database import open_database
+
+    url = f"sqlite:///{tmp_path_factory.mktemp('guarded')}/chimera.db"
+    return Service(Settings(database_url=url), open_database(url))
+
+
+@pytest.fixture(scope="module")
+def clients(guarded: Service) -> dict[str, TestClient]:
+    """A client for each scope, and one for each kind of nobody."""
+    client = connect(guarded)
+    holders: dict[str, TestClient] = {}
+
+    def add(name: str, secret: str | None) -> None:
+        holders[name] = TestClient(client.app, base_url=str(client.base_url), raise_server_exceptions=False)
+        if secret is not None:
+            holders[name].headers["Authorization"] = f"Bearer {secret}"
+
+    for scope in Scope:
+        add(scope.value, make_key(guarded, scope)[1])
+    add("nobody", None)
+    add("wrong", "chimera_" + "x" * 43)
+    identifier, secret = make_key(guarded, "admin")
+    assert holders["admin"].delete(f"/v1/keys/{identifier}").status_code == 204
+    add("revoked", secret)
+    return holders
+
+
+def test_every_address_is_in_the_matrix(guarded: Service) -> None:
+    """What OpenAPI describes, and the pages."""
+    paths = create_app(service=guarded).openapi()["paths"]
+    described = {(method.upper(), path) for path, methods in paths.items() for method in methods}
+    assert len(described) > 30
+    assert described < set(OPERATIONS)
+    assert {needed(*operation) for operation in OPERATIONS} == {None, *Scope}
+
+
+@pytest.mark.parametrize(("method", "path"), OPERATIONS, ids=str)
+def test_the_matrix_of_scopes(clients: dict[str, TestClient], method: str, path: str) -> None:
+    """No key, a wrong and a revoked one: 401. A scope that does not hold: 403. Else it is looked at."""
+    scope = needed(method, path)
+    for name, client in clients.items():
+        status = ask(client, method, path)
+        if scope is None:
+            assert status not in {401, 403}, name
+        elif name in {"nobody", "wrong", "revoked"}:
+            assert status == 401, name
+        else:
+            assert (status == 403) is (name not in HOLDERS[scope]), (name, status)
+            assert status < 500
+
+
+@pytest.mark.parametrize(("method", "path"), OPERATIONS, ids=str)
+def test_without_keys_this_host_may_read_and_submit(
+    sqlite_client: TestClient, method: str, path: str
+) -> None:
+    """Work and keys need a key all the same."""
+    refused = ask(sqlite_client, method, path) == 401
+    assert refused is (needed(method, path) in {Scope.WORK, Scope.ADMIN})
+
+
+def test_the_first_key_of_a_person_ends_the_time_without_keys(service: Service) -> None:
+    """A worker's key does not; revoking the first key does not bring it back."""
+    client = connect(service)
+    assert client.get("/v1/studies").status_code == 200
+    make_key(service, "work")
+    assert client.get("/v1/studies").status_code == 200
+    admin = client_with(service, "admin")
+    assert client.get("/v1/studies").status_code == 401
+    for entry in admin.get("/v1/keys").json()["items"]:
+        admin.delete(f"/v1/keys/{entry['id']}")
+    refused = client.get("/v1/studies")
+    assert refused.status_code == 401
+    assert refused.headers["www-authenticate"].startswith("Bearer")
+    assert "chimera key create" in refused.json()["detail"]
+
+
+@pytest.mark.parametrize(("require", "status"), [(True, 401), (False, 200)])
+def test_the_setting_decides_when_given(sqlite_service: Service, require: bool, status: int) -> None:
+    """True also before there are keys, False also afterwards; a wrong key is refused in any case."""
+    if not require:
+        make_key(sqlite_service, "read")
+    settings = sqlite_service.settings.model_copy(update={"require_keys": require})
+    client = connect(Service(settings, sqlite_service.database, sqlite_service.clock))
+    assert client.get("/v1/studies").status_code == status
+    assert client.get("/v1/studies", headers={"Authorization": "Bearer wrong"}).status_code == 401
+    assert client.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic YTpi", "secret", "Bearer ümlaut"])
+def test_a_header_that_holds_no_key_is_refused(sqlite_client: TestClient, header: str) -> None:
+    """Nobody who tries to show a key falls back to the rights of those without one."""
+    headers = {b"authorization": header.encode("latin-1")}
+    assert sqlite_client.get("/v1/studies", headers=headers).status_code == 401  # type: ignore[arg-type]
+
+
+def test_with_keys_the_service_may_listen_anywhere(sqlite_service: Service) -> None:
+    """And is reached under any name; what a page of another origin posts is still refused."""
+    settings = sqlite_service.settings.model_copy(update={"host": "0.0.0.0", "require_keys": True})
+    check_bind(settings.host, keys_are_required=settings.keys_are_required)
+    running = Service(settings, sqlite_service.database, sqlite_service.clock)
+    client = TestClient(create_app(service=running), base_url="http://gpu-head:8000")
+    assert client.get("/v1/studies").status_code == 401
+    _, secret = make_key(sqlite_service, "submit")
+    client.headers["Authorization"] = f"Bearer {secret}"
+    assert client.get("/v1/studies").status_code == 200
+    headers = {"Origin": "http://evil.example"}
+    assert client.post("/v1/studies", json=TINY, headers=headers).status_code == 403
+
+
+@pytest.mark.parametrize("verb", ["cancel", "delete"])
+def test_a_study_is_its_owners(service: Service, verb: str) -> None:
+    """Others are refused by name; its owner under another key, and an admin, are not."""
+    alice, bob = client_with(service, "submit"), client_with(service, "submit", owner="bob")
+    again, admin = client_with(service, "submit"), client_with(service, "admin", owner="root")
+
+    def stop(client: TestClient, study: str) -> Any:
+        if verb == "cancel":
+            return client.post(f"/v1/studies/{study}/cancel")
+        return client.delete(f"/v1/studies/{study}")
+
+    for client in (alice, again, admin):
+        study = alice.post("/v1/studies", json=TINY).json()
+        assert study["created_by"] == "alice"
+        refused = stop(bob, study["id"])
+        assert refused.status_code == 403
+        assert "'alice'" in refused.json()["detail"]
+        # Such a study is done already: there is nothing to cancel.
+        assert stop(client, study["id"]).status_code == (409 if verb == "cancel" else 204)
+    assert bob.get(f"/v1/studies/{study['id']}").status_code == (200 if verb == "cancel" else 404)
+
+
+def test_a_job_is_cancelled_by_its_owner_or_an_admin(service: Service) -> None:
+    """Not by others."""
+    bob, admin = client_with(service, "submit", owner="bob"), client_with(service, "admin", owner="root")
+    for client in (client_with(service, "submit"), admin):
+        job_id = add_job(service)
+        assert bob.post(f"/v1/jobs/{job_id}/cancel").status_code == 403
+        assert client.post(f"/v1/jobs/{job_id}/cancel").status_code == 200
+
+
+def test_idempotency_keys_are_those_of_an_api_key(service: Service) -> None:
+    """Two keys never get each other's answers."""
+    headers = {"Idempotency-Key": "same"}
+    clients = [client_with(service, "submit"), client_with(service, "submit")]
+    made = {client.post("/v1/studies", json=TINY, headers=headers).json()["id"] for client in clients}
+    assert len(made) == 2
+
+
+def test_the_last_use_is_noted_to_the_minute(service: Service, clock: Clock) -> None:
+    """Not with every request, which would make each of them write."""
+    client = client_with(service, "read")
+
+    def used() -> Any:
+        with service.database.reading() as session:
+            return session.scalars(select(ApiKey.last_used_at)).one()
+
+    assert used() is None
+    client.get("/v1/studies")
+    first = used()
+    assert first == clock.at
+    clock.forward(seconds=59)
+    client.get("/v1/studies")
+    assert used() == first
+    clock.forward(seconds=2)
+    client.get("/v1/studies")
+    assert used() == clock.at
+
+
+def test_no_key_is_stored_or_logged(
+    service: Service, caplog: pytest.LogCaptureFixture, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Only its SHA-256 is in the database, and nothing of it in the log, also when something breaks."""
+    from sqlalchemy import MetaData
+
+    caplog.set_level(logging.DEBUG)
+    identifier, secret = make_key(service, "admin")
+    client = connect(service, headers={"Authorization": f"Bearer {secret}"})
+    made = client.post(
+        "/v1/keys", json={"name": "ci", "scopes": ["submit"]}, headers={"Idempotency-Key": "k"}
+    )
+    secrets = (secret, made.json()["key"])
+    client.get("/v1/studies")
+    client.get("/v1/studies", headers={"Authorization": f"Bearer {secret}x"})
+    post_claim(client, claim_of())
+    tables = MetaData()
+    tables.reflect(service.database.engine)
+    with service.database.reading() as session:
+        rows = [str(row) for table in tables.sorted_tables for row in session.execute(select(table))]
+    assert any(identifier in row for row in rows)
+    client.app.state.service = None  # type: ignore[attr-defined]
+    assert client.get("/v1/studies").status_code == 500
+    for text in secrets:
+        assert not any(text in row for row in rows)
+        assert text not in caplog.text
