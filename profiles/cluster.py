@@ -43,6 +43,8 @@ class Software(Part):
     """Measured layer time inside a training run over the profiled layer time."""
     activation_factors: dict[str, Annotated[float, Field(ge=0.001, le=100)]] = Field(default_factory=dict)
     """Bytes kept in a training run over the counted saved tensors, by model family; 1 where absent."""
+    asynchronous_weight_copies: Annotated[float, Field(ge=0, le=100)] | None = None
+    """Copies of a stage's weights that schedules without a flush keep beyond their versions; None is 0."""
     collectives: Literal["side_by_side", "one_after_another"] = "side_by_side"
     """Whether two collectives of one rank run at once at full speed (Chimera's two stages), or queue."""
     provenance: Provenance

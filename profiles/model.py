@@ -49,6 +49,11 @@ class Layer(Part):
     """Bytes saved by the forward for the backward, as unique storages without the parameters."""
     transient_bytes: Bytes
     """Largest extra bytes alive only while the layer runs."""
+    arriving_bytes: Bytes | None = None
+    """Gradients at the results of parameters, which a split backward keeps until the weight gradient runs.
+
+    None where they are not known: then they are taken to be as large as all that the layer keeps.
+    """
     cut_bytes: Bytes
     """All that crosses a cut made after this layer, forward; the gradient coming back is as large."""
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tuner.configuration import Recompute
-from tuner.memory import ParameterBytes, rank_parameters, to_ranks
+from tuner.memory import ParameterBytes
 from tuner.network import Network
+from tuner.ranks import rank_parameters, to_ranks
 from tuner.request import PlanRequest
 from tuner.schedules import Case, CriticalPath, Scheme
 from tuner.schedules.scheme import Floats

@@ -92,7 +92,7 @@ class Evaluator:
         self.layers = LayerModel(inputs)
         request, software = inputs.request, inputs.cluster.software
         self._stage_model = StageModel(inputs.description, request.partition or "balanced")
-        self._memory = MemoryModel(request, software.framework_bytes, inputs.accelerator.memory_bytes)
+        self._memory = MemoryModel(request, software, inputs.accelerator.memory_bytes)
         bandwidth = (
             inputs.accelerator.memory_bandwidth_bytes_per_s * inputs.accelerator.efficiency.bandwidth_share
         )

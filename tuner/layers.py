@@ -30,6 +30,8 @@ class LayerCosts:
     transient_bytes: Floats
     cut_bytes: Floats
     """What crosses a cut after the layer."""
+    arriving_bytes: Floats
+    """Gradients that wait with the layer for its weight gradient, where the backward is split."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,10 @@ class LayerModel:
             transient = interpolate_bytes(timings, "transient_bytes", sizes, fallback=transient)
         kept = kept * self._kept
         cut = layer.cut_bytes.fixed + layer.cut_bytes.per_sample * sizes.astype(np.float64)
+        arriving = layer.arriving_bytes
+        waiting = (
+            kept if arriving is None else arriving.fixed + arriving.per_sample * sizes.astype(np.float64)
+        )
         none = np.zeros(len(sizes))
         is_loss = layer.kind == "loss"
         return np.stack(
@@ -81,6 +87,7 @@ class LayerModel:
                 transient if is_loss else none,
                 none if is_loss else transient,
                 cut,
+                none if is_loss else waiting,
             ]
         )
 

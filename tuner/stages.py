@@ -34,6 +34,14 @@ class StageCosts:
     loss_bytes: Floats
     loss_work_bytes: Floats
     transient_bytes: Floats
+    """Most that a backward adds to what its stage keeps: it runs from the last layer to the first, and what
+    the layers behind have kept is free by then."""
+    largest_transient_bytes: Floats
+    """Most that a layer adds while it runs, where nothing is freed before."""
+    arriving_bytes: Floats
+    """Gradients that wait for the weight gradient, where the backward is split."""
+    layer_backward_bytes: Floats
+    """As `transient_bytes` under recompute=layer, with the activations of the layer that is recomputed."""
     parameters: Floats
     """Parameters that are not tied to others."""
     tied: tuple[tuple[int, Floats], ...]
@@ -74,18 +82,23 @@ class StageModel:
         inputs = np.concatenate([np.zeros((len(kept), 1)), costs.cut_bytes[:, :-1]], axis=1)
         ends = np.take_along_axis(costs.cut_bytes, cuts[:, 1:] - 1, axis=1)
         ends[:, -1] = 0.0
+        block_inputs = np.where(self._is_block, inputs, 0.0)
+        layer_kept = np.where(self._is_block, inputs, kept)
         return StageCosts(
             counts=tuple(counts),
             **self._times(costs, cuts),
             activation_bytes=_sums(kept, cuts),
             block_activation_bytes=_sums(block_kept, cuts),
             largest_block_bytes=_largest(block_kept, cuts),
-            block_input_bytes=_sums(np.where(self._is_block, inputs, 0.0), cuts),
+            block_input_bytes=_sums(block_inputs, cuts),
             stage_input_bytes=np.take_along_axis(inputs, cuts[:, :-1], axis=1),
             cut_bytes=ends,
             loss_bytes=_sums(costs.loss_bytes, cuts),
             loss_work_bytes=_sums(costs.loss_work_bytes, cuts),
-            transient_bytes=_largest(costs.transient_bytes, cuts),
+            transient_bytes=_most_added(costs.transient_bytes, kept, cuts),
+            largest_transient_bytes=_largest(costs.transient_bytes, cuts),
+            arriving_bytes=_sums(costs.arriving_bytes, cuts),
+            layer_backward_bytes=_most_added(costs.transient_bytes + block_kept, layer_kept, cuts),
             parameters=_sums(_repeat(self._untied, len(cuts)), cuts),
             tied=tuple(
                 (size, np.minimum(1.0, _sums(_repeat(of, len(cuts)), cuts))) for size, of in self._tied
@@ -137,6 +150,12 @@ def _sums(values: Floats, cuts: Integers) -> Floats:
 def _largest(values: Floats, cuts: Integers) -> Floats:
     """Largest value over the layers of each stage [b, s]."""
     return np.stack([np.maximum.reduceat(row, cut[:-1]) for row, cut in zip(values, cuts, strict=True)])
+
+
+def _most_added(needed: Floats, kept: Floats, cuts: Integers) -> Floats:
+    """Most of each stage [b, s], over its layers, that one needs beyond what those behind it have freed."""
+    running = np.cumsum(kept, axis=1)
+    return _largest(needed + running, cuts) - np.take_along_axis(running, cuts[:, 1:] - 1, axis=1)
 
 
 def _repeat(values: Floats, rows: int) -> Floats:

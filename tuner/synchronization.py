@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tuner.memory import ParameterBytes, by_rank, to_ranks
+from tuner.memory import ParameterBytes
 from tuner.network import Network
+from tuner.ranks import by_rank, to_ranks
 from tuner.request import PlanRequest
 from tuner.schedules import Case, Scheme
 from tuner.schedules.scheme import Floats, Integers

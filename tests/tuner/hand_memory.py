@@ -19,6 +19,7 @@ class Device:
     capacity_bytes: int
     framework_bytes: int = 0
     activation_factor: float = 1.0
+    asynchronous_copies: float = 0.0
 
 
 def peak_bytes(ranks: Sequence[Parts]) -> int:
@@ -84,7 +85,7 @@ def _live(configuration: Configuration, pipe: int, stage: int) -> float:
         case "dapple", _:
             return min(count, left)
         case "gems", _:
-            return 1
+            return min(1, (count + 1 - pipe) // 2)
         case "chimera", "direct":
             pipes = 2 * configuration.pipe_pairs
             unit = min(count, depth)
@@ -114,7 +115,11 @@ def _one_rank(
     parameters = _parameters(description, [stages[stage] for _, stage in held])
     rank = _Rank(description, configuration, held=held, stages=stages, factor=device.activation_factor)
     exact = {
-        "weights_bytes": _weight_copies(description, configuration, held, stages=stages) * weight,
+        "weights_bytes": weight
+        * (
+            _weight_copies(description, configuration, held, stages=stages)
+            + (device.asynchronous_copies * parameters if "pipedream" in configuration.schedule else 0)
+        ),
         "gradients_bytes": parameters * gradient,
         "optimizer_bytes": parameters * optimizer / shards,
         "activations_bytes": rank.together(rank.kept),
@@ -192,11 +197,10 @@ class _Rank:
 
     def fullest_moment(self) -> dict[str, float]:
         """A loss being computed, or a layer running backwards: what needs more."""
-        recompute = self._configuration.recompute
-        working = max(self._working(stage) for _, stage in self._held)
-        transient = max(self._transient(stage) for _, stage in self._held)
-        keep_all = recompute != "stage"
-        beside = 0.0 if keep_all else working
+        keep_all = self._configuration.recompute != "stage"
+        stages = [self._backward(stage) for _, stage in self._held]
+        working, transient = max(stages, key=sum)
+        beside = 0.0 if keep_all else max(self._beside_loss(stage) for _, stage in self._held)
 
         def losses(pipe: int, stage: int) -> float:
             return (_live(self._configuration, pipe, stage) if keep_all else 1) * self._loss(stage)
@@ -211,26 +215,36 @@ class _Rank:
             return {"recompute_bytes": beside, "loss_bytes": at_loss, "transient_bytes": 0.0}
         return {"recompute_bytes": working, "loss_bytes": waiting, "transient_bytes": transient}
 
-    def _working(self, stage: int) -> float:
-        """What is recomputed at once: nothing, the whole stage, or its largest block."""
+    def _backward(self, stage: int) -> tuple[float, float]:
+        """What is recomputed and what else is needed where a stage's backward adds most.
+
+        It goes through the layers from the last to the first; each lets go of what it kept.
+        """
+        recompute = self._configuration.recompute
+        layers = [(index, self._layers[index]) for index in self._stages[stage]]
+        whole = sum(self._activation(layer) for _, layer in layers) if recompute == "stage" else 0.0
+        most = freed = 0.0
+        for index, layer in reversed(layers):
+            alone = recompute == "layer" and layer.kind == "block"
+            again = self._activation(layer) if alone else whole
+            transient = 0.0 if layer.kind == "loss" else layer.transient_bytes.at(self._size)
+            most = max(most, again + transient - freed)
+            freed += self._entering(index) if alone else self._activation(layer)
+        if recompute == "layer":
+            whole = min(most, max(self._activation(layer) for _, layer in layers if layer.kind == "block"))
+        return whole, most - whole
+
+    def _beside_loss(self, stage: int) -> float:
+        """A stage is recomputed with its loss."""
         layers = [self._layers[index] for index in self._stages[stage]]
-        if self._configuration.recompute == "stage":
-            return sum(self._activation(layer) for layer in layers)
-        if self._configuration.recompute == "layer":
-            return max(self._activation(layer) for layer in layers if layer.kind == "block")
-        return 0.0
+        has_loss = any(layer.kind == "loss" for layer in layers)
+        return sum(self._activation(layer) for layer in layers) if has_loss else 0.0
 
     def _activation(self, layer: Layer) -> float:
         return 0.0 if layer.kind == "loss" else self._factor * layer.activation_bytes.at(self._size)
 
     def _entering(self, index: int) -> float:
         return self._layers[index - 1].cut_bytes.at(self._size) if index else 0.0
-
-    def _transient(self, stage: int) -> float:
-        layers = [self._layers[index] for index in self._stages[stage]]
-        return max(
-            (layer.transient_bytes.at(self._size) for layer in layers if layer.kind != "loss"), default=0
-        )
 
     def _loss(self, stage: int) -> float:
         layers = [self._layers[index] for index in self._stages[stage]]

@@ -66,7 +66,10 @@ def by_hand(
     )
     software = library.load_cluster(str(request.cluster)).software
     device = Device(
-        memory_bytes, software.framework_bytes, software.activation_factors.get(description.family, 1.0)
+        memory_bytes,
+        software.framework_bytes,
+        software.activation_factors.get(description.family, 1.0),
+        software.asynchronous_weight_copies or 0.0,
     )
     names = Configuration.__dataclass_fields__
     return rank_parts(

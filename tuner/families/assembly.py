@@ -82,6 +82,7 @@ class _Assembly:
             backward_flops=2 * tape.forward_flops,
             activation_bytes=tape.activation_bytes,
             transient_bytes=tape.transient_bytes(architecture.hidden_size),
+            arriving_bytes=Bytes(per_sample=tape.arriving),
             cut_bytes=Bytes(per_sample=cut),
         )
 

@@ -25,5 +25,6 @@ def loss_layer(*, sequence_length: int, vocabulary_size: int, precision: Precisi
         backward_flops=0,
         activation_bytes=Bytes(per_sample=4 * scores),
         transient_bytes=Bytes(per_sample=(working_set - 4) * scores),
+        arriving_bytes=Bytes(per_sample=0),
         cut_bytes=Bytes(per_sample=0),
     )

@@ -39,6 +39,8 @@ class Tape:
         self.parameters = 0
         self.forward_flops = 0
         self.mask_bytes = 0
+        self.arriving = 0
+        """Bytes of the results that parameters take part in: so large are the gradients that arrive there."""
         self._kept: dict[Values, None] = {}
         self._kept_bytes = 0
         self._made: list[tuple[int, int]] = []
@@ -114,7 +116,7 @@ class Tape:
             self.weight(width)
         self.keep(x)
         self.multiply(inner=x.width, outer=width)
-        return self.make(width)
+        return self._arrives(self.make(width))
 
     def linear_first(self, x: Values, width: int) -> Values:
         """The same at the first position only, as a pooler does."""
@@ -122,7 +124,7 @@ class Tape:
         self.weight(width)
         self.keep(x)
         self.forward_flops += 2 * x.width * width
-        return Values(width, width * self.itemsize)
+        return self._arrives(Values(width, width * self.itemsize))
 
     def score(self, x: Values, words: int, *, bias: bool) -> None:
         """The projection to the vocabulary: keeps x; its result is counted in the loss."""
@@ -131,6 +133,7 @@ class Tape:
             self.weight(words)
         self.keep(x)
         self.multiply(inner=x.width, outer=words)
+        self._arrives(self.make_unseen(words))
 
     def layer_norm(self, x: Values, *, bias: bool = True, affine: bool = True) -> Values:
         """Keeps x and a float32 mean and reciprocal deviation of each row."""
@@ -139,7 +142,8 @@ class Tape:
         if affine and bias:
             self.weight(x.width)
         self.keep(x, self.make(2, FLOAT32))
-        return self.make(x.width)
+        normalized = self.make(x.width)
+        return self._arrives(normalized) if affine else normalized
 
     def rms_norm(self, x: Values, *, rows: int = 1) -> Values:
         """Norm w · (x / rms(x)) in float32, cast back before w: keeps both, `rows` reciprocal roots and the
@@ -150,7 +154,7 @@ class Tape:
         self.make(x.width, FLOAT32)
         normalized = self.make(x.width)
         self.keep(normalized)
-        return self.make(x.width)
+        return self._arrives(self.make(x.width))
 
     def shifted_rms_norm(self, x: Values, *, rows: int = 1) -> Values:
         """(1 + w) · (x / rms(x)), all in float32 and cast at the end: keeps also 1 + w."""
@@ -158,7 +162,7 @@ class Tape:
         self._keep_float32(x, rows)
         normalized = self.make(x.width, FLOAT32)
         self.keep(normalized, self.make_shared(x.width // rows, FLOAT32))
-        self.make(x.width, FLOAT32)
+        self._arrives(self.make(x.width, FLOAT32))
         return self.make(x.width)
 
     def dropout(self, x: Values, probability: float) -> Values:
@@ -180,6 +184,10 @@ class Tape:
     def split(self, x: Values, widths: Sequence[int]) -> list[Values]:
         """Views of x."""
         return [Values(width, x.nbytes, whole=x) for width in widths]
+
+    def _arrives(self, result: Values) -> Values:
+        self.arriving += result.nbytes
+        return result
 
     def _keep_float32(self, x: Values, rows: int) -> None:
         upcast = x if self.itemsize == FLOAT32 else self.make(x.width, FLOAT32)

@@ -79,6 +79,14 @@ class Chimera:
         alive = np.broadcast_to(doubled, (len(case.micro_batches), 2, case.depth))
         return alive if case.scaling == "doubling" else alive / 2
 
+    def moments(self, case: Case) -> Floats:
+        """The stages of a rank are fullest together."""
+        return self.live(case)[None]
+
+    def pending(self, case: Case) -> Floats:
+        """None: a backward is one operation."""
+        return np.zeros_like(self.live(case))[None]
+
     def weight_versions(self, depth: int) -> Integers:
         return np.ones(depth, dtype=np.int64)
 

@@ -42,7 +42,16 @@ class Gems:
 
     def live(self, case: Case) -> Floats:
         """One micro-batch, of one pipe or the other."""
-        return np.ones((len(case.micro_batches), 2, case.depth))
+        alive = np.minimum(self.shares(case), 1)[:, :, None].astype(np.float64)
+        return np.broadcast_to(alive, (len(case.micro_batches), 2, case.depth))
+
+    def moments(self, case: Case) -> Floats:
+        """The stages of a rank are fullest together."""
+        return self.live(case)[None]
+
+    def pending(self, case: Case) -> Floats:
+        """None: a backward is one operation."""
+        return np.zeros_like(self.live(case))[None]
 
     def weight_versions(self, depth: int) -> Integers:
         return np.ones(depth, dtype=np.int64)

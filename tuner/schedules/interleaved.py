@@ -39,5 +39,14 @@ class Interleaved(Dapple):
         alive = [rounds * depth + np.clip(rest - chunk * depth, 0, depth) for chunk in range(chunks)]
         return np.concatenate(alive, axis=1)[:, None, :].astype(np.float64)
 
+    def moments(self, case: Case) -> Floats:
+        """As many stay alive on a rank, but of its first chunk up to min(N, 2D) while the second empties."""
+        first = self.live(case)
+        chunks = first.reshape(len(first), self.chunks, case.depth)
+        all_alive = chunks.sum(axis=1)
+        early = np.minimum(all_alive, np.minimum(case.micro_batches, 2 * case.depth)[:, None])
+        later = np.stack([early, all_alive - early], axis=1).reshape(first.shape)
+        return np.stack([first, later])
+
     def weight_versions(self, depth: int) -> Integers:
         return np.ones(self.chunks * depth, dtype=np.int64)

@@ -78,10 +78,32 @@ class Scheme(Protocol):
         """C_f and C_b for equal stages."""
 
     def live(self, case: Case) -> Floats:
-        """Most micro-batches alive at once at each stage [b, p, s]."""
+        """Micro-batches alive at each stage when most are alive on its rank [b, p, s]."""
+
+    def moments(self, case: Case) -> Floats:
+        """Micro-batches alive at each stage at the moments of which one is its rank's fullest [m, b, p, s].
+
+        There are several where the stages of a rank differ in bytes and are not fullest together.
+        """
+
+    def pending(self, case: Case) -> Floats:
+        """Micro-batches whose weight gradient waits or runs, at the moments with most [m, b, p, s]."""
 
     def weight_versions(self, depth: int) -> Integers:
         """Copies of its weights that each stage keeps [s]."""
+
+
+def shared_between(most: Floats, *, at_most: Floats) -> Floats:
+    """Up to `at_most` [b, 1, s] of a rank's over the two stages of its two pipes: the extremes [2, b, 2, s].
+
+    `most` [b, 2, s] is what each stage may have; stage s of one pipe stands where D - 1 - s of the other is.
+    """
+    other = most[:, ::-1, ::-1]
+    mine = np.minimum(most, at_most)
+    left = np.minimum(most, np.maximum(0, at_most - np.minimum(other, at_most)))
+    down_first = np.stack([mine[:, 0], left[:, 1]], axis=1)
+    up_first = np.stack([left[:, 0], mine[:, 1]], axis=1)
+    return np.stack([down_first, up_first])
 
 
 def one_pipe(depth: int) -> Integers:

@@ -39,6 +39,18 @@ class _Single:
         steps = (case.micro_batches + case.depth - 1).astype(np.float64)
         return CriticalPath(steps, steps)
 
+    def live(self, case: Case) -> Floats:
+        """min(N, D − s)."""
+        return one_f_one_b_live(case)
+
+    def moments(self, case: Case) -> Floats:
+        """The stages of a rank are fullest together."""
+        return self.live(case)[None]
+
+    def pending(self, case: Case) -> Floats:
+        """None: a backward is one operation."""
+        return np.zeros_like(self.live(case))[None]
+
     def weight_versions(self, depth: int) -> Integers:
         return np.ones(depth, dtype=np.int64)
 
@@ -57,9 +69,6 @@ class Dapple(_Single):
     """1F1B with a flush: stage s keeps min(N, D − s) micro-batches."""
 
     name = "dapple"
-
-    def live(self, case: Case) -> Floats:
-        return one_f_one_b_live(case)
 
 
 class PipeDream2BW(Dapple):

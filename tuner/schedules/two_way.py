@@ -4,7 +4,7 @@ import numpy as np
 
 from tuner.configuration import Scaling
 from tuner.schedules.chimera import Chimera
-from tuner.schedules.scheme import Case, CriticalPath, Floats
+from tuner.schedules.scheme import Case, CriticalPath, Floats, shared_between
 
 
 class DualPipe(Chimera):
@@ -37,6 +37,15 @@ class DualPipe(Chimera):
         left = (case.depth - np.arange(case.depth))[None, None, :]
         return np.minimum(case.micro_batches[:, None, None] // 2, left).astype(np.float64).repeat(2, axis=1)
 
+    def pending(self, case: Case) -> Floats:
+        """On the rank n from an end n + 1, at most max(1, ⌈n/2⌉) or min(n + 1, ⌈D/4⌉) of its nearer pipe."""
+        stage = np.arange(case.depth)
+        near = np.minimum(stage, stage[::-1])
+        main = np.minimum(near + 1, -(-case.depth // 4))
+        most = np.where(stage < case.depth / 2, main, np.maximum(1, -(-near // 2))).astype(np.float64)
+        both = np.broadcast_to(most, (len(case.micro_batches), 2, case.depth))
+        return shared_between(both, at_most=np.broadcast_to(near + 1.0, both[:, :1].shape))
+
 
 class ChimeraSplit(DualPipe):
     """Chimera's direct order for forwards and input gradients; at most D/2 weight gradients wait."""
@@ -55,13 +64,21 @@ class ChimeraSplit(DualPipe):
         return CriticalPath(work + case.depth / 2 - 1, work)
 
     def live(self, case: Case) -> Floats:
+        """At the first of the moments."""
+        return self.moments(case)[0]
+
+    def moments(self, case: Case) -> Floats:
         """Chimera's, and on each rank at most D/2 − 1 more that only wait for their weight gradient.
 
-        They are shared between its two stages by the room that each leaves within its pipe's micro-batches.
+        How its two stages share them depends on the times: it is as if one had all that it can have.
         """
         direct = super(DualPipe, self).live(case)
-        room = np.ceil(case.micro_batches / 2)[:, None, None] - direct
-        both = room + room[:, :, ::-1]
-        waiting = np.minimum(case.depth / 2 - 1, both)
-        share = np.divide(room, both, out=np.zeros_like(room), where=both > 0)
-        return np.asarray(direct + waiting * share, dtype=np.float64)
+        room = self.shares(case)[:, :, None] - direct
+        waiting = np.full((len(direct), 1, case.depth), case.depth / 2 - 1)
+        return direct + shared_between(room, at_most=waiting)
+
+    def pending(self, case: Case) -> Floats:
+        """At most D/2 on each rank."""
+        most = np.broadcast_to(self.shares(case)[:, :, None], (len(case.micro_batches), 2, case.depth))
+        waiting = np.full((len(most), 1, case.depth), case.depth / 2)
+        return shared_between(most.astype(np.float64), at_most=waiting)

@@ -24,6 +24,10 @@ class ZbH1(Dapple):
         alive = np.minimum(case.micro_batches, case.depth)[:, None, None].astype(np.float64)
         return np.broadcast_to(alive, (len(case.micro_batches), 1, case.depth))
 
+    def pending(self, case: Case) -> Floats:
+        """min(N, s + 1)."""
+        return _at_most(case, np.arange(1, case.depth + 1))[None]
+
 
 class ZbV(ZbH1):
     """Two chunks a rank in a V: stages s and 2D − 1 − s on rank s; busy without a break once it has begun."""
@@ -44,7 +48,26 @@ class ZbV(ZbH1):
         """2D − 1 − s in the first half of the V, 2D − s in the second: D micro-batches a rank."""
         stage = np.arange(2 * case.depth)
         most = 2 * case.depth - stage - (stage < case.depth)
-        return np.minimum(case.micro_batches[:, None, None], most[None, None, :]).astype(np.float64)
+        return _at_most(case, most)
+
+    def moments(self, case: Case) -> Floats:
+        """Where N >= 2D − r, rank r has then one more of its first stage and one less of its second."""
+        first = self.live(case)
+        rank = np.minimum(np.arange(2 * case.depth), np.arange(2 * case.depth)[::-1])
+        step = np.where(np.arange(2 * case.depth) < case.depth, 1, -1)
+        more = case.micro_batches[:, None] >= 2 * case.depth - rank
+        return np.stack([first, first + np.where(more, step, 0)[:, None, :]])
+
+    def pending(self, case: Case) -> Floats:
+        """Rank r up to r + 1 of its first stage beside r of its second, or r beside max(1, r)."""
+        rank = np.arange(case.depth)
+        moments = [(rank + 1, rank), (rank, np.maximum(1, rank))]
+        return np.stack([_at_most(case, np.concatenate([a, b[::-1]])) for a, b in moments])
 
     def weight_versions(self, depth: int) -> Integers:
         return np.ones(2 * depth, dtype=np.int64)
+
+
+def _at_most(case: Case, most: Integers) -> Floats:
+    """`most` of each stage [s], and at most all micro-batches [b, 1, s]."""
+    return np.minimum(case.micro_batches[:, None, None], most[None, None, :]).astype(np.float64)

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tuner.memory import to_ranks
 from tuner.operation_costs import OperationCosts
+from tuner.ranks import to_ranks
 from tuner.schedules import SCHEMES, SYNCHRONOUS, Case, Scheme
 from tuner.schedules.generators import generate
 from tuner.schedules.lowering import lower

@@ -1,0 +1,40 @@
+"""How do the stages that a rank holds add up? From values of stages [b, p, s] to values of ranks [b, w]."""
+
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+
+from tuner.schedules.scheme import Floats, Integers
+from tuner.stages import StageCosts
+
+
+def to_ranks(values: Floats, placement: Integers, how: Literal["sum", "max", "min"]) -> Floats:
+    """Combine [b, p, s] over the stages that each rank holds [b, w]."""
+    if len(placement) == 1 and placement.shape[1] == placement.max() + 1:
+        return np.broadcast_to(values[:, 0, :], (len(values), placement.shape[1]))
+    return np.asarray(getattr(by_rank(values, placement), how)(axis=1), dtype=np.float64)
+
+
+def by_rank(values: Floats, placement: Integers) -> Floats:
+    """[b, p, s] as [b, h, w]: what rank w holds, its h stages one after the other."""
+    pipes, stages = placement.shape
+    values = np.broadcast_to(values, (len(values), pipes, stages))
+    order, depth = _rank_order(placement.tobytes(), placement.shape)
+    held = values[:, np.arange(pipes)[:, None], order].reshape(len(values), pipes, depth, stages // depth)
+    return np.moveaxis(held, 3, 2).reshape(len(values), -1, depth)
+
+
+@lru_cache(maxsize=1024)
+def _rank_order(placement: bytes, shape: tuple[int, int]) -> tuple[Integers, int]:
+    """The stages of each pipe in the order of their ranks, and how many ranks there are."""
+    ranks = np.frombuffer(placement, dtype=np.int64).reshape(shape)
+    return np.argsort(ranks, axis=1, kind="stable"), int(ranks.max()) + 1
+
+
+def rank_parameters(stages: StageCosts, placement: Integers) -> Floats:
+    """Parameters of each rank; members of a tied group on one rank are one copy [b, w]."""
+    total = to_ranks(stages.parameters[:, None, :], placement, "sum")
+    for size, member in stages.tied:
+        total = total + size * to_ranks(member[:, None, :], placement, "max")
+    return total
