@@ -29,9 +29,18 @@ _NO_MEMORY = re.compile(
     r"|CUDA out of memory|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED|Cannot allocate memory"
 )
 _CPU_BYTES = re.compile(r"tried to allocate (\d+) bytes")
-_CUDA_BYTES = re.compile(r"Tried to allocate ([\d.]+) ([KMGT]?i?B|bytes)")
-_NUMPY_BYTES = re.compile(r"Unable to allocate ([\d.]+) ([KMGT]?i?B|bytes)")
-_UNITS = {"B": 1, "bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_CUDA_BYTES = re.compile(r"Tried to allocate ([\d.]+) ([KMGTPE]?i?B|bytes)")
+_NUMPY_BYTES = re.compile(r"Unable to allocate ([\d.]+) ([KMGTPE]?i?B|bytes)")
+_UNITS = {
+    "B": 1,
+    "bytes": 1,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+    "TiB": 2**40,
+    "PiB": 2**50,
+    "EiB": 2**60,
+}
 _PEER_LOST = re.compile(
     r"Connection (closed by peer|reset by peer|refused)|Broken pipe|Connection was likely closed"
     r"|gloo/transport|remote process exited|NCCL.*(remote|peer)|Socket Timeout|Timed out waiting \d+ms"

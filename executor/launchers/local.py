@@ -26,6 +26,7 @@ from executor.outcome import Outcome
 _SUPERVISOR_S = 30.0
 """So much longer than the run itself the supervisor may take: to start, to end everything, to answer."""
 _END_S = 8.0
+_LONGEST_FOLDER = 45
 
 
 def launch_locally(launch: Launch) -> Outcome:
@@ -33,7 +34,7 @@ def launch_locally(launch: Launch) -> Outcome:
 
     Raises TrialError if the supervisor itself could not answer. Whatever interrupts this call ends the run.
     """
-    scratch = tempfile.mkdtemp(prefix="chimera-run-")
+    scratch = _make_scratch()
     document = MemoryFile("chimera-launch", launch.to_json().encode())
     command = [sys.executable, "-P", "-m", "executor.launchers.supervisor"]
     command += [str(os.getpid()), document.path, scratch]
@@ -47,6 +48,12 @@ def launch_locally(launch: Launch) -> Outcome:
         document.close()
         shutil.rmtree(scratch, ignore_errors=True)
     return read_findings(json.loads(answer), launch)
+
+
+def _make_scratch() -> str:
+    """A new folder, where there is room for the names of sockets in it, which may have 107 characters."""
+    usual = tempfile.gettempdir()
+    return tempfile.mkdtemp(prefix="chimera-run-", dir=usual if len(usual) <= _LONGEST_FOLDER else "/tmp")
 
 
 def _read_answer(supervisor: subprocess.Popen[bytes], *, within_s: float) -> bytes:

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from executor.rank_process import Rank
@@ -101,13 +102,23 @@ def chatter(spec: Spec, rank: Rank) -> str:
     return "said"
 
 
+def tell_and_hang(spec: Spec, rank: Rank) -> None:
+    """Write to a named pipe that all have begun, and never come back."""
+    from torch import distributed
+
+    connect(rank)
+    distributed.barrier()
+    if rank.rank == 0:
+        Path(spec["pipe"]).write_text("begun", encoding="ascii")
+    rank.progress.note(5, Op(Kind.W, 0, rank.rank, 1))
+    hang()
+
+
 def with_child(spec: Spec, rank: Rank) -> None:
-    """Start a process that detaches itself from everything, and never come back."""
+    """Start a process that detaches itself from everything, and leave it behind."""
     import subprocess
 
-    child = subprocess.Popen(["setsid", "sleep", "600"])
-    rank.progress.doing(f"waiting beside {child.pid}")
-    hang()
+    subprocess.Popen(["setsid", "sleep", "600"])
 
 
 def divide() -> None:
