@@ -47,6 +47,22 @@ class Software(Part):
     """Copies of a stage's weights that schedules without a flush keep beyond their versions; None is 0."""
     collectives: Literal["side_by_side", "one_after_another"] = "side_by_side"
     """Whether two collectives of one rank run at once at full speed (Chimera's two stages), or queue."""
+    traffic_factor: Annotated[float, Field(ge=0, le=1_000)] | None = None
+    """Time of memory traffic in a run over the data sheet's, in layers that were not timed and the optimizer
+    step; None is `compute_factor`, which then stretches all of their time."""
+    launch_floor_s: Seconds | None = None
+    """The least time of a block's backward, twice that of its forward: what launching their kernels takes."""
+    iteration_overhead_s: Seconds | None = None
+    """What every iteration takes beyond its operations: data, logging, clearing gradients."""
+    message_latency_s: Seconds | None = None
+    """Added to the latency of every message between stages."""
+    message_factor: Annotated[float, Field(ge=0, le=1_000)] | None = None
+    """Time for each byte of a message over the link's; None is 1."""
+    collective_factor: Annotated[float, Field(ge=0, le=1_000)] | None = None
+    """Time for each byte of a collective over the link's; None is 1."""
+    ring_step_s: Seconds | None = None
+    """Added for each of the 2·(r − 1) steps of a ring of r replicas where ranks stop for their collectives;
+    schedules that start them while they compute hide the steps."""
     provenance: Provenance
     source: Annotated[str, Field(min_length=1, max_length=2_000)]
 

@@ -48,7 +48,9 @@ class CostModel:
     request: PlanRequest
     synchronization: Synchronization
     update_bytes_per_s: float
-    """Memory bandwidth that the optimizer step reaches, compute factor included."""
+    """Memory bandwidth that the optimizer step reaches, the software's factor included."""
+    overhead_s: float = 0.0
+    """What every optimizer step takes beyond its memory traffic."""
 
     def times(
         self, scheme: Scheme, stages: StageCosts, case: Case, *, network: Network, recompute: Recompute
@@ -74,7 +76,7 @@ class CostModel:
         slowest = rank_parameters(stages, placement).max(axis=1)
         updates = case.micro_batches if scheme.name == "pipedream" else np.ones_like(case.micro_batches)
         seconds = self.update_s_per_parameter(replicas=len(placement) * width)
-        return np.asarray(updates * slowest * seconds, dtype=np.float64)
+        return np.asarray(updates * (slowest * seconds + self.overhead_s), dtype=np.float64)
 
     def update_s_per_parameter(self, *, replicas: int) -> float:
         """Reading and writing the optimizer state, reading the gradient, reading and writing the weight."""

@@ -1,6 +1,7 @@
 """What does a model cost, by arithmetic alone: from config.json to layers, and from layers to times?"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,30 @@ def describe(
         ) from None
 
 
+@dataclass(frozen=True)
+class LayerTimeParts:
+    """Seconds of one layer's forward and backward by what they are spent on [2, b]."""
+
+    launch_s: float
+    products_s: Seconds
+    traffic_s: Seconds
+
+
+def layer_time_parts(  # noqa: PLR0917 - layer, device, precision, sizes: each is an axis of the result
+    layer: Layer, accelerator: Accelerator, precision: Precision, micro_batch_sizes: NDArray[np.int64]
+) -> LayerTimeParts:
+    """The terms of the roofline of `layer_times`, which are summed there."""
+    sizes = np.asarray(micro_batch_sizes, dtype=np.float64)
+    efficiency = accelerator.efficiency
+    peak = _peak(accelerator, precision) * efficiency.matmul_peak_share
+    bandwidth = accelerator.memory_bandwidth_bytes_per_s * efficiency.bandwidth_share
+    flops = np.stack([layer.forward_flops * sizes, layer.backward_flops * sizes])
+    products: Seconds = np.where(flops > 0, (flops + efficiency.half_peak_flops) / peak, 0.0)
+    return LayerTimeParts(
+        efficiency.launch_s, products, np.stack(_traffic(layer, precision, sizes)) / bandwidth
+    )
+
+
 def layer_times(  # noqa: PLR0917 - layer, device, precision, sizes: each is an axis of the result
     layer: Layer, accelerator: Accelerator, precision: Precision, micro_batch_sizes: NDArray[np.int64]
 ) -> tuple[Seconds, Seconds]:
@@ -71,12 +96,9 @@ def layer_times(  # noqa: PLR0917 - layer, device, precision, sizes: each is an 
     of its whole table; a loss moves its working set (kept and transient) once in the forward and twice
     in the backward.
     """
-    sizes = np.asarray(micro_batch_sizes, dtype=np.float64)
-    forward_traffic, backward_traffic = _traffic(layer, precision, sizes)
-    return (
-        _roofline(layer.forward_flops * sizes, forward_traffic, accelerator, precision=precision),
-        _roofline(layer.backward_flops * sizes, backward_traffic, accelerator, precision=precision),
-    )
+    parts = layer_time_parts(layer, accelerator, precision, micro_batch_sizes)
+    forward, backward = parts.launch_s + parts.products_s + parts.traffic_s
+    return forward, backward
 
 
 def estimate_timings(
@@ -126,15 +148,6 @@ def _traffic(layer: Layer, precision: Precision, sizes: Seconds) -> tuple[Second
     if layer.kind == "embedding":
         return moved, moved + weights
     return moved + weights, moved + 2 * weights
-
-
-def _roofline(flops: Seconds, traffic: Seconds, accelerator: Accelerator, *, precision: Precision) -> Seconds:
-    efficiency = accelerator.efficiency
-    peak = _peak(accelerator, precision) * efficiency.matmul_peak_share
-    bandwidth = accelerator.memory_bandwidth_bytes_per_s * efficiency.bandwidth_share
-    products = np.where(flops > 0, (flops + efficiency.half_peak_flops) / peak, 0.0)
-    seconds: Seconds = efficiency.launch_s + products + traffic / bandwidth
-    return seconds
 
 
 def _peak(accelerator: Accelerator, precision: Precision) -> float:

@@ -19,6 +19,9 @@ from tuner.space import Layout
 from tuner.stages import StageCosts, StageModel
 from tuner.synchronization import Synchronization
 
+_LEAST_FACTOR = 1e-9
+"""Instead of 0, by which nothing can be divided."""
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -98,7 +101,10 @@ class Evaluator:
         )
         lanes = 2 if software.collectives == "side_by_side" else 1
         self.synchronization = Synchronization(request, lanes)
-        self.costs = CostModel(request, self.synchronization, bandwidth / software.compute_factor)
+        factor = software.compute_factor if software.traffic_factor is None else software.traffic_factor
+        update_bytes_per_s = bandwidth / max(factor, _LEAST_FACTOR)
+        overhead_s = software.iteration_overhead_s or 0.0
+        self.costs = CostModel(request, self.synchronization, update_bytes_per_s, overhead_s)
         self._cuts: dict[tuple[int, bytes], StageCosts] = {}
 
     def evaluate(self, variant: Variant, sizes: Integers) -> Evaluated | None:
@@ -142,6 +148,12 @@ class Evaluator:
         if key not in self._cuts:
             self._cuts[key] = self._stage_model.stages(self.layers.costs(sizes), count)
         return self._cuts[key]
+
+    def retimed(self, variant: Variant, stages: StageCosts, sizes: Integers) -> StageCosts:
+        """Stages that another evaluator of the same model cut, with the times of this one's cluster."""
+        if variant.scaling == "halving":
+            return self._stage_model.halved(stages, self.layers.costs(sizes // 2))
+        return self._stage_model.retimed(stages, self.layers.costs(sizes))
 
     def _timed_stages(self, variant: Variant, sizes: Integers) -> StageCosts:
         """Halving runs every forward and backward as two of half the size, cut as the whole is."""

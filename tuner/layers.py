@@ -8,7 +8,7 @@ import numpy as np
 from profiles.document import Provenance, canonical_json
 from profiles.model import Layer
 from profiles.timings import LayerTimings, TypeTimings
-from tuner.estimate import layer_times
+from tuner.estimate import layer_time_parts, layer_times
 from tuner.inputs import PlanInputs
 from tuner.schedules.scheme import Floats, Integers
 
@@ -53,7 +53,7 @@ class LayerModel:
         position = {layer.type: i for i, layer in enumerate(self.distinct)}
         self._index = np.array([position[layer.type] for layer in layers])
         self._timings = [find_timings(layer, inputs.timings) for layer in self.distinct]
-        self._factor = inputs.cluster.software.compute_factor
+        self._software = inputs.cluster.software
         self._kept = inputs.cluster.software.activation_factors.get(inputs.description.family, 1.0)
 
     def costs(self, micro_batch_sizes: Integers) -> LayerCosts:
@@ -80,8 +80,8 @@ class LayerModel:
         is_loss = layer.kind == "loss"
         return np.stack(
             [
-                forward * self._factor,
-                backward * self._factor,
+                forward,
+                backward,
                 none if is_loss else kept,
                 kept / self._kept if is_loss else none,
                 transient if is_loss else none,
@@ -92,9 +92,31 @@ class LayerModel:
         )
 
     def _times(self, layer: Layer, timings: TypeTimings | None, sizes: Integers) -> tuple[Floats, Floats]:
-        if timings is None:
-            return layer_times(layer, self._inputs.accelerator, self._inputs.description.precision, sizes)
-        return interpolate_times(timings, "forward_s", sizes), interpolate_times(timings, "backward_s", sizes)
+        """Forward and backward in a run: the software's factors, and for a block the time to launch it."""
+        software = self._software
+        if timings is not None:
+            forward = interpolate_times(timings, "forward_s", sizes) * software.compute_factor
+            backward = interpolate_times(timings, "backward_s", sizes) * software.compute_factor
+        else:
+            forward, backward = self._estimated(layer, sizes)
+        if software.launch_floor_s is None or layer.kind != "block":
+            return forward, backward
+        floor_s = software.launch_floor_s
+        return np.maximum(forward, floor_s / 2), np.maximum(backward, floor_s)
+
+    def _estimated(self, layer: Layer, sizes: Integers) -> tuple[Floats, Floats]:
+        """By the data sheet; its parts are stretched apart where the software says by how much."""
+        inputs, software = self._inputs, self._software
+        if software.traffic_factor is None:
+            forward, backward = layer_times(layer, inputs.accelerator, inputs.description.precision, sizes)
+            return forward * software.compute_factor, backward * software.compute_factor
+        parts = layer_time_parts(layer, inputs.accelerator, inputs.description.precision, sizes)
+        forward, backward = (
+            parts.launch_s
+            + parts.products_s * software.compute_factor
+            + parts.traffic_s * software.traffic_factor
+        )
+        return forward, backward
 
     def fingerprint(self) -> str:
         """SHA-256 of the timings used; of the data sheet's curve where there are none."""

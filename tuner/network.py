@@ -29,8 +29,8 @@ class Network:
         if not hops:
             return np.zeros_like(message_bytes)
         between = self._hops_between_nodes()
-        time = between * _transfer_s(self.cluster.link.p2p, message_bytes)
-        time = time + (hops - between) * _transfer_s(self._inside.p2p, message_bytes)
+        time = between * self._transfer_s(self.cluster.link.p2p, message_bytes)
+        time = time + (hops - between) * self._transfer_s(self._inside.p2p, message_bytes)
         return np.asarray(time / hops, dtype=np.float64)
 
     def links(self) -> tuple[Floats, Floats]:
@@ -41,9 +41,9 @@ class Network:
         )
         apart = nodes[:, None] != nodes[None, :]
         far, near = self.cluster.link.p2p, self._inside.p2p
-        latency = np.where(apart, far.latency_s, near.latency_s)
+        latency = np.where(apart, far.latency_s, near.latency_s) + self._message_latency_s
         per_byte = np.where(apart, 1 / far.bandwidth_bytes_per_s, 1 / near.bandwidth_bytes_per_s)
-        return latency, per_byte
+        return latency, per_byte * self._message_factor
 
     def _nodes(self, group: int) -> Integers:
         """The node of every rank of one pipeline [w]."""
@@ -52,8 +52,10 @@ class Network:
         device = group * self.depth + ranks if pipe_major else ranks * self.width + group
         return device // self._node_devices
 
-    def all_reduce_s(self, message_bytes: Floats, copies: int) -> Floats:
+    def all_reduce_s(self, message_bytes: Floats, copies: int, *, stopped: bool = False) -> Floats:
         """Time 2·log2(r)·α + 2·(r−1)/r·β·L over r = copies·W replicas (section 3.3 of the paper).
+
+        Ranks that have `stopped` for it also see the software's steps of the ring, 2·(r−1) of them.
 
         With m members in each node, their network cards share the traffic between nodes, and the traffic
         inside a node takes its own time if that is longer. A reduce-scatter with an all-gather takes as long.
@@ -61,6 +63,11 @@ class Network:
         replicas = copies * self.width
         if replicas == 1:
             return np.zeros_like(message_bytes)
+        steps = 2 * (replicas - 1) * (self.cluster.software.ring_step_s or 0.0) if stopped else 0.0
+        return np.asarray(self._reduced_s(message_bytes, replicas, copies=copies) + steps, dtype=np.float64)
+
+    def _reduced_s(self, message_bytes: Floats, replicas: int, *, copies: int) -> Floats:
+        message_bytes = message_bytes * self._collective_factor
         members = min(replicas, self._members_in_a_node(copies))
         inside = self._inside.collective
         stage_in_node = members == replicas and self._node_devices % self.width == 0
@@ -70,6 +77,25 @@ class Network:
         if members > 1:
             time = np.maximum(time, _collective_s(inside, message_bytes, members))
         return time
+
+    def _transfer_s(self, link: Transfer, message_bytes: Floats) -> Floats:
+        """The link's time and the software's; as `links` has them apart."""
+        per_byte = message_bytes * self._message_factor / link.bandwidth_bytes_per_s
+        return np.asarray(link.latency_s + self._message_latency_s + per_byte, dtype=np.float64)
+
+    @property
+    def _message_latency_s(self) -> float:
+        return self.cluster.software.message_latency_s or 0.0
+
+    @property
+    def _message_factor(self) -> float:
+        factor = self.cluster.software.message_factor
+        return 1.0 if factor is None else factor
+
+    @property
+    def _collective_factor(self) -> float:
+        factor = self.cluster.software.collective_factor
+        return 1.0 if factor is None else factor
 
     @property
     def _inside(self) -> Link:
@@ -96,10 +122,6 @@ class Network:
             return max(1, min(self.width, self._node_devices))
         groups = self._node_devices // self.depth
         return groups * copies if groups else 1
-
-
-def _transfer_s(link: Transfer, message_bytes: Floats) -> Floats:
-    return np.asarray(link.latency_s + message_bytes / link.bandwidth_bytes_per_s, dtype=np.float64)
 
 
 def _collective_s(link: Transfer, message_bytes: Floats, replicas: int, *, share: int = 1) -> Floats:

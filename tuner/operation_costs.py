@@ -79,8 +79,8 @@ def count_groups(program: Program) -> int:
     return max(program.stages, int(program.columns.group.max(initial=NONE)) + 1)
 
 
-def durations(compiled: Compiled, costs: OperationCosts) -> Floats:
-    """Seconds of every event; a SYNC takes no time of its rank."""
+def durations(compiled: Compiled, costs: OperationCosts, events: Integers | slice = slice(None)) -> Floats:
+    """Seconds of the events, of all by default; a SYNC takes no time of its rank."""
     program, columns = compiled.program, compiled.program.columns
     by_kind = {
         Kind.F: costs.forward_s,
@@ -96,17 +96,20 @@ def durations(compiled: Compiled, costs: OperationCosts) -> Floats:
         at = columns.kind[rows], columns.pipe[rows], columns.stage[rows]
         return np.asarray(table[at] / columns.parts[rows])
 
-    alone, fused = of(compiled.first), np.flatnonzero(compiled.second != NONE)
-    alone[fused] = (alone[fused] + of(compiled.second[fused])) * costs.fused_factor
+    second = compiled.second[events]
+    alone, fused = of(compiled.first[events]), np.flatnonzero(second != NONE)
+    alone[fused] = (alone[fused] + of(second[fused])) * costs.fused_factor
     return alone
 
 
-def transfer_times(compiled: Compiled, costs: OperationCosts) -> tuple[Floats, Floats]:
-    """For every message the time from leaving to arriving, and how long it occupies its link."""
+def transfer_times(
+    compiled: Compiled, costs: OperationCosts, messages: Integers | slice = slice(None)
+) -> tuple[Floats, Floats]:
+    """For the messages, all by default: the time from leaving to arriving, and how long the link is taken."""
     transfers = compiled.transfers
-    pair = transfers.source, transfers.target
-    pipe = compiled.program.columns.pipe[transfers.row]
-    size = by_pipe(costs.message_bytes, compiled.program)[pipe, transfers.cut]
+    pair = transfers.source[messages], transfers.target[messages]
+    pipe = compiled.program.columns.pipe[transfers.row[messages]]
+    size = by_pipe(costs.message_bytes, compiled.program)[pipe, transfers.cut[messages]]
     occupied = size * costs.seconds_per_byte[pair]
-    occupied = np.where(transfers.forward, occupied, occupied / transfers.parts)
+    occupied = np.where(transfers.forward[messages], occupied, occupied / transfers.parts[messages])
     return costs.latency_s[pair] + occupied, occupied

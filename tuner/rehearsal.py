@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tuner.configuration import Configuration
+from tuner.enacted_costs import enacted_costs
 from tuner.evaluation import Evaluated, Evaluator
 from tuner.operation_costs import OperationCosts
 from tuner.schedules.generators import StageTimes, find_recipe, generate
@@ -56,8 +57,8 @@ class Rehearsal:
         """`whole` with its parts found by leaving things out: the collectives, then the messages too."""
         if not evaluated.variant.scheme.synchronous:
             return whole
-        costs = self._costs(evaluated, index)
-        program = self._program(evaluated.configuration(index), costs)
+        costs = self.costs(evaluated, index)
+        program = self.program(evaluated.configuration(index), costs)
         alone = replace(costs, sync_s=np.zeros_like(costs.sync_s))
         silent = replace(alone, latency_s=0 * alone.latency_s, message_bytes=0 * alone.message_bytes)
         without_sync = simulate(program, alone).makespan_s
@@ -73,10 +74,11 @@ class Rehearsal:
 
     def timeline(self, evaluated: Evaluated, index: int) -> Timeline:
         """The simulated iteration of one configuration; of an asynchronous schedule, several."""
-        costs = self._costs(evaluated, index)
-        return simulate(self._program(evaluated.configuration(index), costs), costs)
+        costs = self.costs(evaluated, index)
+        return simulate(self.program(evaluated.configuration(index), costs), costs)
 
-    def _program(self, configuration: Configuration, costs: OperationCosts) -> Program:
+    def program(self, configuration: Configuration, costs: OperationCosts) -> Program:
+        """The lowered program of one configuration, under the costs where it depends on them."""
         if configuration.schedule == "chimera_split":
             return lower(_generate(configuration, _stage_times(costs)))
         key = configuration.with_(width=1, micro_batch_size=1, recompute="none")
@@ -84,27 +86,9 @@ class Rehearsal:
             self._programs[key] = lower(_generate(key))
         return self._programs[key]
 
-    def _costs(self, evaluated: Evaluated, index: int) -> OperationCosts:
-        variant, stages = evaluated.variant, evaluated.stages
-        network = self._evaluator.network(variant.layout)
-        latency, per_byte = network.links()
-        copies = len(variant.scheme.placement(variant.layout.depth, variant.pipe_pairs))
-        synchronization = self._evaluator.synchronization
-        sync = synchronization.collective_s(stages, network, copies=copies)[index]
-        backward = stages.backward_s[index]
-        return OperationCosts(
-            forward_s=stages.forward_s[index],
-            backward_s=backward + stages.recomputed_forward_s[variant.recompute][index],
-            weight_gradient_s=backward / 2,
-            recompute_s=stages.recomputed_forward_s[variant.recompute][index],
-            update_s=stages.all_parameters[index]
-            * self._evaluator.costs.update_s_per_parameter(replicas=copies * variant.layout.width),
-            sync_s=sync,
-            latency_s=latency,
-            seconds_per_byte=per_byte,
-            message_bytes=stages.cut_bytes[index],
-            lanes=synchronization.lanes,
-        )
+    def costs(self, evaluated: Evaluated, index: int) -> OperationCosts:
+        """What the operations of one configuration cost."""
+        return enacted_costs(self._evaluator, evaluated.variant, evaluated.stages, index=index)
 
 
 def iterations_of(schedule: str) -> int:

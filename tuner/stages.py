@@ -105,6 +105,10 @@ class StageModel:
             ),
         )
 
+    def retimed(self, stages: StageCosts, costs: LayerCosts) -> StageCosts:
+        """`stages`, cut where they are, with the times that `costs` gives."""
+        return replace(stages, **self._times(costs, self._cuts(list(stages.counts))))
+
     def halved(self, stages: StageCosts, half: LayerCosts) -> StageCosts:
         """`stages` with every forward and backward run as two of half the size, whose costs are `half`."""
         times = self._times(half, self._cuts(list(stages.counts)))

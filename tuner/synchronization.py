@@ -29,7 +29,7 @@ class Synchronization:
         PipeDream waits for every micro-batch's collective, PipeDream-2BW hides it behind the next mini-batch.
         """
         placement = scheme.placement(case.depth, case.pipe_pairs)
-        length = self.collective_s(stages, network, copies=len(placement))
+        length = self.collective_s(stages, network, copies=len(placement), stopped=not scheme.eager_opt)
         if scheme.name == "pipedream":
             return np.asarray(length.max(axis=1))
         if not scheme.synchronous:
@@ -40,8 +40,8 @@ class Synchronization:
         ends = self._last_end(by_rank(start, placement), by_rank(length, placement))
         return np.asarray(np.maximum(0.0, ends.max(axis=1)))
 
-    def collective_s(self, stages: StageCosts, network: Network, *, copies: int) -> Floats:
-        """Time of each stage's collective over copies·W replicas [b, s].
+    def collective_s(self, stages: StageCosts, network: Network, *, copies: int, stopped: bool) -> Floats:
+        """Time of each stage's collective over copies·W replicas [b, s]; `stopped` as `Network.all_reduce_s`.
 
         With one pipe, tied parameters on two ranks are also summed between those.
         """
@@ -49,7 +49,7 @@ class Synchronization:
         size: float = each.gradients
         if self.request.optimizer_sharding == "replicas":
             size = (each.gradients + each.weights) / 2
-        time = network.all_reduce_s(stages.all_parameters * size, copies)
+        time = network.all_reduce_s(stages.all_parameters * size, copies, stopped=stopped)
         if copies == 1 and network.depth > 1:
             for parameters, member in stages.tied:
                 time = time + member * 2 * network.hop_s(np.full(1, parameters * each.gradients))

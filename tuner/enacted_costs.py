@@ -1,0 +1,34 @@
+"""What does every operation of one configuration cost, given its stages on the cluster of a request?"""
+
+from tuner.evaluation import Evaluator, Variant
+from tuner.operation_costs import OperationCosts
+from tuner.stages import StageCosts
+
+
+def enacted_costs(
+    evaluator: Evaluator, variant: Variant, stages: StageCosts, *, index: int
+) -> OperationCosts:
+    """The costs of `variant` at one of the micro-batch sizes of `stages`."""
+    scheme, layout = variant.scheme, variant.layout
+    network, synchronization = evaluator.network(layout), evaluator.synchronization
+    latency, per_byte = network.links()
+    copies = len(scheme.placement(layout.depth, variant.pipe_pairs))
+    sync = synchronization.collective_s(stages, network, copies=copies, stopped=not scheme.eager_opt)[index]
+    backward = stages.backward_s[index]
+    recomputed = stages.recomputed_forward_s[variant.recompute][index]
+    update_s = stages.all_parameters[index] * evaluator.costs.update_s_per_parameter(
+        replicas=copies * layout.width
+    )
+    return OperationCosts(
+        forward_s=stages.forward_s[index],
+        backward_s=backward + recomputed,
+        weight_gradient_s=backward / 2,
+        recompute_s=recomputed,
+        # A rank updates copies·v stages, which share what every iteration takes.
+        update_s=update_s + evaluator.costs.overhead_s / (copies * scheme.chunks),
+        sync_s=sync,
+        latency_s=latency,
+        seconds_per_byte=per_byte,
+        message_bytes=stages.cut_bytes[index],
+        lanes=synchronization.lanes,
+    )
