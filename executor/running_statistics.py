@@ -2,7 +2,7 @@
 
 Every replica updates them in the order in which it runs its micro-batches. After each iteration they are
 merged over all replicas of the stage, also those that had no micro-batch: floating ones are averaged, others
-(counters, masks) become the largest. Buffers that no replica has touched stay bit for bit as they were.
+(counters, masks) become the largest. Buffers that no replica has changed stay bit for bit as they were.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ class RunningStatistics:
     """The buffers of this rank's stages."""
 
     def __init__(self, held: Sequence[HeldStage], *, groups: ParameterGroups, replicas: int) -> None:
-        """Replicas must be equal at this point; `replicas` is their number, W times the pipes."""
+        """Replicas must be equal here; `replicas` is their number, W times the pipes."""
         self._replicas = replicas
         by_stage: dict[int, list[HeldStage]] = {}
         for one in sorted(held, key=lambda one: (one.stage, one.pipe)):
@@ -35,36 +35,43 @@ class RunningStatistics:
             for stage in self._stages:
                 stage.merge(self._replicas)
 
+    def restart(self) -> None:
+        """All replicas were set to the same values, as from a checkpoint."""
+        for stage in self._stages:
+            stage.restart()
+
 
 class _StageBuffers:
     def __init__(self, copies: Sequence[HeldStage], *, process_group: dist.ProcessGroup | None) -> None:
         self._copies = copies
         self._process_group = process_group
-        named = self._named()
-        self._before = [tensor.detach().clone() for tensor in named[0]]
+        self._before: list[Tensor] = []
         """Values after the last merge, the same on all replicas."""
-        self._seen = [_marks(tensors) for tensors in named]
+        self.restart()
+
+    def restart(self) -> None:
+        self._before = [tensor.detach().clone() for tensor in self._named()[0]]
 
     @torch.no_grad()
     def merge(self, replicas: int) -> None:
         if not self._before:
             return
         named = self._named()
-        for index in self._touched(named):
+        for index in self._changed(named):
             values = [tensors[index] for tensors in named]
             self._merge_one(index, values, replicas=replicas)
-        self._seen = [_marks(tensors) for tensors in named]
 
     def _named(self) -> list[list[Tensor]]:
         return [[tensor for _, tensor in one.buffers()] for one in self._copies]
 
-    def _touched(self, named: list[list[Tensor]]) -> list[int]:
-        """Buffers that some replica has written to since the last merge."""
-        flags = torch.zeros(len(self._before), dtype=torch.int32, device=self._before[0].device)
-        for tensors, seen in zip(named, self._seen, strict=True):
-            for index, mark in enumerate(_marks(tensors)):
-                if mark != seen[index]:
-                    flags[index] = 1
+    def _changed(self, named: list[list[Tensor]]) -> list[int]:
+        """Buffers that some replica has changed since the last merge."""
+        # By value: batch normalisation does not count the versions of what it changes.
+        changed = [
+            torch.stack([(tensors[index] != before).any() for tensors in named]).any()
+            for index, before in enumerate(self._before)
+        ]
+        flags = torch.stack(changed).to(torch.int32)
         if self._process_group is not None:
             dist.all_reduce(flags, op=dist.ReduceOp.MAX, group=self._process_group)
         return flags.nonzero().flatten().tolist()
@@ -90,8 +97,3 @@ class _StageBuffers:
     def _reduce(self, tensor: Tensor, operation: dist.ReduceOp.RedOpType) -> None:
         if self._process_group is not None:
             dist.all_reduce(tensor, op=operation, group=self._process_group)
-
-
-def _marks(tensors: Sequence[Tensor]) -> list[tuple[int, int]]:
-    """What changes when a buffer is written to or replaced."""
-    return [(id(tensor), tensor._version) for tensor in tensors]
