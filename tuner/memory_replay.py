@@ -2,8 +2,8 @@
 
 A forward takes its activations when it starts; the backward gives them back when it ends, its parts a share
 each. Where the backward is split, the input gradient gives back all but what the weight gradient needs,
-which waits until that ends. A backward may need more while it runs. What a rank always holds (weights,
-optimizer states) is not counted.
+which waits until that ends, with what the input gradient left for it. A backward may need more while it runs.
+What a rank always holds (weights, optimizer states) is not counted.
 """
 
 from dataclasses import dataclass
@@ -25,6 +25,8 @@ class StageBytes:
     """Of those, what is kept from the input gradient to the weight gradient."""
     working: Floats | float = 0.0
     """Needed besides while a backward (B or I) runs: what is recomputed, and transient gradients."""
+    arriving: Floats | float = 0.0
+    """Taken by the input gradient and kept to the weight gradient: gradients, and what was recomputed."""
 
 
 @dataclass(frozen=True)
@@ -73,16 +75,17 @@ def replay_memory(timeline: Timeline, stage_bytes: StageBytes) -> MemoryReplay:
 def _changes(program: Program, stage_bytes: StageBytes) -> tuple[Floats, Floats]:
     """What each row takes at its start, and gives back at its end."""
     columns = program.columns
-    given = stage_bytes.activations, stage_bytes.pending, stage_bytes.working
-    activations, pending, working = (_of_rows(program, values) for values in given)
+    given = stage_bytes.activations, stage_bytes.pending, stage_bytes.working, stage_bytes.arriving
+    activations, pending, working, arriving = (_of_rows(program, values) for values in given)
     kind, parts = columns.kind, columns.parts
     backward = (kind == Kind.B) | (kind == Kind.I)
     taken = np.where(kind == Kind.F, activations, np.where(backward, working, 0.0))
+    taken = np.where(kind == Kind.I, taken + arriving, taken)
     given_back = np.zeros(len(kind))
     for which, share in (
         (Kind.B, activations / parts + working),
         (Kind.I, activations - pending + working),
-        (Kind.W, pending),
+        (Kind.W, pending + arriving),
     ):
         given_back = np.where(kind == which, share, given_back)
     return taken, given_back

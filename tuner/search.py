@@ -90,8 +90,6 @@ class Search:
     def _evaluate(self, scheme: Scheme, layout: Layout) -> Iterator[Evaluated]:
         sizes = self._sizes(layout)
         for recompute in _RECOMPUTES if self.request.recompute == "auto" else (self.request.recompute,):
-            if scheme.splits_backward and recompute != "none":
-                continue
             for scaling, pairs in scheme.variants(layout.depth, exhaustive=True):
                 evaluated = self._evaluator.evaluate(
                     Variant(scheme, layout, scaling, pairs, recompute), sizes
@@ -166,12 +164,6 @@ class Search:
         if self.pool(scheme, layout) and self.request.recompute not in recomputes:
             reason = f"{target} has no recompute={self.request.recompute}, only {' and '.join(recomputes)}"
             return Refusal("target", reason, layout, scheme.name)
-        if scheme.splits_backward and self.request.recompute not in {"auto", "none"}:
-            reason = (
-                f"{scheme.name} at D = {layout.depth} splits its backwards, and recomputation with that is "
-                "not modelled"
-            )
-            return Refusal("domain", reason, layout, scheme.name)
         share = self.request.mini_batch_size // layout.width
         sizes = greedy_sizes(self.request, layout, scheme)
         reasons = [

@@ -65,7 +65,7 @@ class ChimeraSplit(DualPipe):
 
     def live(self, case: Case) -> Floats:
         """At the first of the moments."""
-        return self.moments(case)[0]
+        return np.asarray(self.moments(case)[0], dtype=np.float64)
 
     def moments(self, case: Case) -> Floats:
         """Chimera's, and on each rank at most D/2 − 1 more that only wait for their weight gradient.
@@ -75,7 +75,7 @@ class ChimeraSplit(DualPipe):
         direct = super(DualPipe, self).live(case)
         room = self.shares(case)[:, :, None] - direct
         waiting = np.full((len(direct), 1, case.depth), case.depth / 2 - 1)
-        return direct + shared_between(room, at_most=waiting)
+        return np.asarray(direct + shared_between(room, at_most=waiting), dtype=np.float64)
 
     def pending(self, case: Case) -> Floats:
         """At most D/2 on each rank."""
