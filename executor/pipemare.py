@@ -92,8 +92,6 @@ class PipeMareWeights(NewestWeights):
                     f"{parameter.stride()}): PipeMare's correction needs it contiguous"
                 )
         self._by_storage: dict[int, list[int]] = {}
-        for number, parameter in enumerate(self._parameters):
-            self._by_storage.setdefault(_storage(parameter), []).append(number)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -107,7 +105,10 @@ class PipeMareWeights(NewestWeights):
             delta.copy_(saved)
 
     def saving(self) -> AbstractContextManager[Any]:
-        """Have parameters saved by reference."""
+        """Have parameters saved by reference, wherever they are in memory by now."""
+        self._by_storage = {}
+        for number, parameter in enumerate(self._parameters):
+            self._by_storage.setdefault(_storage(parameter), []).append(number)
         return saved_tensors_hooks(self._pack, self._unpack)
 
     @contextmanager

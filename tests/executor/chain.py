@@ -65,7 +65,10 @@ class Chain:
         for stage in self.stages:
             last = stage is self.stages[-1] and target is not None
             values = stage.forward(
-                passage, values, target=Target(target, total) if last and target is not None else None, **options
+                passage,
+                values,
+                target=Target(target, total) if last and target is not None else None,
+                **options,
             )
         return values
 
@@ -93,7 +96,8 @@ class Chain:
             for part in range(parts):
                 self.backward(micro_batch=m, part=part, split=split)
         losses = [
-            len(target) * self.stages[-1].take_loss(Passage(0, m)).item() for m, (_, target) in enumerate(pairs)
+            len(target) * self.stages[-1].take_loss(Passage(0, m)).item()
+            for m, (_, target) in enumerate(pairs)
         ]
         return sum(losses) / total
 
@@ -104,7 +108,7 @@ def reference(
     """The loss of one process on everything at once, and a copy of the layers with their gradients."""
     copy = deepcopy(layers)
     value = loss(nn.Sequential(*copy)(inputs), targets)
-    value.backward()
+    torch.autograd.backward(value)
     return value.item(), copy
 
 

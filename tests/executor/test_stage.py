@@ -40,7 +40,7 @@ def test_gradients_do_not_grow_with_the_number_of_micro_batches(micro_batches: i
 
 
 def test_two_linear_layers_take_one_exact_step() -> None:
-    """w = 1, x = 1, y = 0, two micro-batches, learning rate 0.1: both weights become 0.8."""
+    """W = 1, x = 1, y = 0, two micro-batches, learning rate 0.1: both weights become 0.8."""
     layers: list[nn.Module] = [nn.Linear(1, 1, bias=False, dtype=torch.float64) for _ in range(2)]
     for layer in layers:
         nn.init.ones_(layer.get_parameter("weight"))
@@ -59,7 +59,9 @@ def test_halves_give_what_the_whole_gives(recompute: Recompute, split: bool) -> 
     loss, expected = reference(tanh_layers(), inputs, targets)
     chain = Chain(tanh_layers(), (6, 12), recompute=recompute)
     chain.probe(inputs[:6], parts=2)
-    assert chain.train(inputs, targets, micro_batches=4, parts=2, split=split) == pytest.approx(loss, abs=1e-12)
+    assert chain.train(inputs, targets, micro_batches=4, parts=2, split=split) == pytest.approx(
+        loss, abs=1e-12
+    )
     assert_same_gradients(chain.layers, expected)
 
 
@@ -90,7 +92,7 @@ def test_each_micro_batch_has_a_loss_of_its_own(recompute: Recompute) -> None:
 def test_results_of_several_backwards_stay_apart() -> None:
     """B0, B1, and only then what they gave is used."""
     inputs, targets = samples(8)
-    loss, expected = reference(tanh_layers(), inputs, targets)
+    _, expected = reference(tanh_layers(), inputs, targets)
     chain = Chain(tanh_layers(), (8,))
     for m in range(2):
         chain.forward(inputs.chunk(2)[m], targets.chunk(2)[m], micro_batch=m, total=8.0)
@@ -120,7 +122,7 @@ def test_one_stage_runs_any_order_of_shapes() -> None:
         inputs, targets = samples(samples_of_step)
         chain.probe(inputs.chunk(2)[0])
         chain.train(inputs, targets, micro_batches=2)
-        nn.functional.mse_loss(nn.Sequential(*layers)(inputs), targets).backward()
+        torch.autograd.backward(nn.functional.mse_loss(nn.Sequential(*layers)(inputs), targets))
     assert_same_gradients(chain.layers, layers)
 
 
@@ -195,5 +197,6 @@ def test_the_scale_of_the_loss_reaches_gradients_and_not_the_loss() -> None:
     chain.stages[0].loss_scale = 1024.0
     assert chain.train(inputs, targets, micro_batches=1) == loss
     for parameter, other in zip(chain.layers[0].parameters(), expected[0].parameters(), strict=True):
-        assert parameter.grad is not None and other.grad is not None
+        assert parameter.grad is not None
+        assert other.grad is not None
         assert torch.equal(parameter.grad, other.grad * 1024)
