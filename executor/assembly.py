@@ -14,6 +14,7 @@ from executor.holdings import HeldStage, RankWeights, groups_of
 from executor.layout import Layout, RankOrder, cut_layers
 from executor.loss import Loss
 from executor.precision import Numerics, Precision
+from executor.running_statistics import RunningStatistics
 from executor.stage import Stage
 from executor.steps import OptimizerFactory
 from executor.synchronization import Synchronizer
@@ -93,6 +94,9 @@ class Assembly:
             for group in range(configuration.width)
         ]
         self.control = _control_group(ranks, own=self.layout.group)
+        """Of this pipeline group, over gloo: shapes."""
+        self.transfers = _transfer_group(ranks, own=self.layout.group) if self.backend == "nccl" else None
+        """Of this pipeline group, over NCCL: activations and gradients; None for the default group."""
         self.groups = ParameterGroups(self.program.placement, ranks=ranks, tied=groups_of(self._tied))
         held = [self._hold(layers, *place) for place in self._places()]
         self.held = tuple(held)
@@ -108,6 +112,8 @@ class Assembly:
             tied=self._tied,
         )
         self.synchronizer = Synchronizer(self.weights, self.groups)
+        replicas = configuration.width * self.program.pipes
+        self.statistics = RunningStatistics(held, groups=self.groups, replicas=replicas)
         self.versioned: dict[Place, VersionedStage] = {}
         self.stages = {(one.pipe, one.stage): self._stage(one) for one in held}
 
@@ -186,4 +192,10 @@ def _control_group(ranks: Sequence[Sequence[int]], *, own: int) -> dist.ProcessG
     if len(ranks) == 1 and dist.get_backend() == "gloo":
         return None
     made: list[dist.ProcessGroup] = [dist.new_group(list(members), backend="gloo") for members in ranks]
+    return made[own]
+
+
+def _transfer_group(ranks: Sequence[Sequence[int]], *, own: int) -> dist.ProcessGroup:
+    """A communicator of the messages alone, beside those of the collectives."""
+    made: list[dist.ProcessGroup] = [dist.new_group(list(members), backend="nccl") for members in ranks]
     return made[own]

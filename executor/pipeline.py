@@ -1,17 +1,23 @@
 """How does a program of the user's train a model with a pipeline? `Pipeline`, one in every process."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
+import torch.distributed as dist
 from torch import Tensor, nn
 
+from executor import checkpoint
 from executor.assembly import Assembly, Settings
 from executor.batches import Batch
 from executor.checking import Check, compare
+from executor.evaluation import Evaluation
 from executor.loss import Loss
 from executor.reference import Learnt
 from executor.steps import OptimizerFactory
 from executor.training import Training
+from executor.training_state import gather_training_state, load_training_state
 from executor.values import Tensors
+from executor.weights import full_state
 from tuner.configuration import Configuration
 
 
@@ -51,6 +57,7 @@ class Pipeline:
             layers, loss, configuration, optimizer=optimizer, settings=settings or Settings()
         )
         self._training = Training(self._assembly)
+        self._evaluation = Evaluation(self._assembly, self._training.updater)
 
     @property
     def steps(self) -> int:
@@ -64,17 +71,55 @@ class Pipeline:
         """
         return self.train([(inputs, targets)], update=update)[0]
 
-    def train(self, batches: Sequence[Batch], *, update: bool = True) -> list[float]:
+    def train(self, batches: Sequence[Batch], *, update: bool = True, report: bool = True) -> list[float]:
         """Train on several mini-batches, and give the mean loss of each.
 
         An asynchronous schedule fills its pipeline at the first and drains it after the last of them: give it
-        many at once.
+        many at once. With report=False the losses are not exchanged, and none are given.
         """
         losses: list[float] = []
         for batch in self._training.rounds(batches):
             feed = self._training.run(batch, update=update)
-            losses.extend(self._training.losses(feed))
+            if report:
+                losses.extend(self._training.losses(feed))
         return losses
+
+    def evaluate(self, inputs: Tensor | Tensors, targets: Tensor) -> float:
+        """The mean loss of samples [samples, ...] in evaluation mode, without learning from them."""
+        return self._evaluation.evaluate(inputs, targets)
+
+    def predict(self, inputs: Tensor | Tensors) -> Tensors:
+        """What the last layer gives in evaluation mode, on the CPU of every process."""
+        return self._evaluation.predict(inputs)
+
+    def full_state(self) -> dict[str, Tensor]:
+        """The state dict of the whole model, `layers.<i>.<name>`, on process 0; empty elsewhere."""
+        return full_state(self._assembly.weights, self._assembly.groups, rank=self._assembly.number)
+
+    def save(self, path: str | Path) -> None:
+        """Write weights, optimizer and progress to one file, whole or not at all.
+
+        It can be loaded under another schedule, width, depth and number of pipes, or in one process.
+        Process 0 writes; raises CheckpointError there.
+        """
+        state = gather_training_state(
+            self._assembly.weights,
+            self._assembly.groups,
+            rank=self._assembly.number,
+            loss_scale=self._training.updater.loss_scale,
+        )
+        if self._assembly.number == 0:
+            checkpoint.save(Path(path), state | {"steps": self.steps})
+        dist.barrier()
+
+    def load(self, path: str | Path) -> None:
+        """Go on from a file that `save` wrote, which every process reads.
+
+        Raises CheckpointError where it is damaged or of another model.
+        """
+        state = checkpoint.load(Path(path))
+        load_training_state(self._assembly.weights, state, loss_scale=self._training.updater.loss_scale)
+        self._training.iteration = int(state["steps"])
 
     def check(self, losses: Sequence[float], learnt: Learnt) -> Check:
         """Compare what this process holds, and the losses of its steps, with what one process learnt."""

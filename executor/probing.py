@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 import torch.distributed as dist
 
 from executor.errors import ModelError
+from executor.transport import Key, receive_header, send_header
 from executor.values import Spec, gradient_specs
 from executor.works import Work
 from tuner.schedules.program import Program
 
 Specs = tuple[Spec, ...]
-Key = tuple[bool, int, int, int, int]
-"""(forward, pipe, cut, micro-batch, part) of a message."""
 
 
 def probe_cuts(
@@ -39,13 +38,14 @@ def probe_cuts(
         if holder != rank:
             continue
         if stage and int(program.placement[0, stage - 1]) != rank:
-            arriving = _receive(ranks[int(program.placement[0, stage - 1])], group)
+            before = ranks[int(program.placement[0, stage - 1])]
+            arriving = receive_header(source=before, group=group, number=stage - 1)
         leaving = works[0, stage].probe(arriving, parts=parts)
         own[stage] = leaving
         if stage < program.stages - 1:
             ahead = int(program.placement[0, stage + 1])
             if ahead != rank:
-                _send(leaving, ranks[ahead], group)
+                send_header(leaving, target=ranks[ahead], group=group, number=stage)
             arriving = leaving
     known: list[dict[int, Specs] | None] = [own]
     if len(ranks) > 1:
@@ -79,13 +79,3 @@ def _part(specs: Specs, *, parts: int) -> Specs:
                 "micro-batch size"
             )
     return tuple(spec._replace(shape=(spec.shape[0] // parts, *spec.shape[1:])) for spec in specs)
-
-
-def _send(specs: Specs, target: int, group: dist.ProcessGroup | None) -> None:
-    dist.send_object_list([specs], dst=target, group=group)
-
-
-def _receive(source: int, group: dist.ProcessGroup | None) -> Specs:
-    box: list[Specs] = [()]
-    dist.recv_object_list(box, src=source, group=group)
-    return box[0]

@@ -5,6 +5,8 @@ activation is computed a second time; one process that seeds the same way draws 
 numpy's generators are left alone.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 from struct import pack
 
@@ -28,3 +30,17 @@ def seed_layer(seed: int, *, iteration: int, micro_batch: int, part: int, layer:
 def uses_cuda() -> bool:
     """Whether this process has computed on a CUDA device."""
     return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def kept_random_state() -> Iterator[None]:
+    """Give torch's generators back as they were: what the user draws next does not depend on the layers."""
+    on_cpu = torch.get_rng_state()
+    uses_cuda = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    on_cuda = torch.cuda.get_rng_state() if uses_cuda else None
+    try:
+        yield
+    finally:
+        torch.set_rng_state(on_cpu)
+        if on_cuda is not None:
+            torch.cuda.set_rng_state(on_cuda)

@@ -12,6 +12,7 @@ from executor.errors import ConfigurationError
 from executor.probing import Specs, message_specs, probe_cuts
 from executor.recording import Recording, count_events
 from executor.runtime import Recorder, Runtime
+from executor.seeding import kept_random_state
 from executor.transport import Transport, make_transport
 from executor.updating import Updater
 from executor.values import specs_of
@@ -32,6 +33,8 @@ class Track:
     """Halves of a micro-batch that have graphs of their own."""
     ends: list[tuple[Place, Op]]
     """The forwards of this rank that give a loss."""
+    announced: tuple[Specs, ...] = ()
+    """The inputs of every micro-batch for which the transport has its buffers' shapes."""
 
 
 class Training:
@@ -95,13 +98,11 @@ class Training:
         for stage in assembly.stages.values():
             stage.forget()
             stage.loss_scale = self.updater.loss_factor
-        random_state = torch.get_rng_state()
-        try:
+        with kept_random_state():
             track.runtime.run(feed)
-        finally:
-            torch.set_rng_state(random_state)
         if update:
             self.updater.finish()
+        assembly.statistics.merge()
         self._accumulated = not update
         self.iteration += len(batches)
         return feed
@@ -137,6 +138,7 @@ class Training:
             group_ranks=assembly.layout.own_group,
             device=assembly.device,
             backend=assembly.backend,
+            group=assembly.transfers,
         )
         events = count_events(program, rank)
         runtime = Runtime(
@@ -159,9 +161,14 @@ class Training:
 
     def announce(self, track: Track, feed: Batches) -> None:
         """Agree on the shapes of all messages, if micro-batches of such shapes have not been seen before."""
+        inputs = tuple(
+            specs_of(feed.inputs(Op(Kind.F, 0, 0, number))) for number in range(track.program.micro_batches)
+        )
+        if inputs == track.announced:
+            return
+        track.announced = inputs
         cuts: dict[int, list[Specs]] = {}
-        for micro_batch in range(track.program.micro_batches):
-            arriving = specs_of(feed.inputs(Op(Kind.F, 0, 0, micro_batch)))
+        for micro_batch, arriving in enumerate(inputs):
             if (arriving, track.parts) not in self._cuts:
                 while len(self._cuts) >= _MOST_SHAPES:
                     del self._cuts[next(iter(self._cuts))]
