@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import sys
@@ -93,10 +94,10 @@ def allocate(spec: Spec, rank: Rank) -> dict[str, Any]:
 
 
 def chatter(spec: Spec, rank: Rank) -> str:
-    """Write to stdout, stderr and the file descriptors below them."""
+    """Write to stdout, and to stderr below Python."""
     for _ in range(spec["lines"]):
         sys.stdout.write("x" * 1000 + "\n")
-        os.write(2, b"y" * 1000)
+        faulthandler.dump_traceback(2)
     if rank.rank == spec.get("victim"):
         raise ValueError("after all that was said")
     return "said"
