@@ -25,6 +25,10 @@ LAYOUT = (
     click.option("--width", type=int, default=1, help="Pipeline groups, W; W x D processes are started."),
     click.option("--micro-batch-size", type=int, default=1, help="Samples per forward, B."),
     click.option(
+        "--stage-layers", metavar="L,L,...", show_default="even",
+        help="Blocks of each stage, as a plan's `stage_layers`.",
+    ),
+    click.option(
         "--recompute", type=click.Choice(["none", "stage", "layer"]), default="none",
         help="Activations to compute again in the backward.",
     ),
@@ -122,10 +126,21 @@ def _prepare(asked: dict[str, Any]) -> PreparedTrial:
     value = {key: given for key, given in asked.items() if key not in {"timeout", "memory_limit"}}
     value |= {"timeout_s": asked["timeout"], "memory_limit_bytes": asked["memory_limit"]}
     value["emulate"] = read_emulation(asked["emulate"])
+    value["partition"] = read_stage_layers(value.pop("stage_layers"))
     try:
         return prepare(read_trial(value))
     except ConfigurationError as error:
         raise InputError(str(error)) from None
+
+
+def read_stage_layers(text: str | None) -> tuple[int, ...] | None:
+    """L,L,... as whole numbers; raises InputError."""
+    if text is None:
+        return None
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() and len(word) <= 9 for word in words):
+        raise InputError(f"--stage-layers {text[:100]!r}: write the blocks of each stage, such as 3,3,2")
+    return tuple(map(int, words))
 
 
 def read_emulation(text: str | None) -> dict[str, float] | None:

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from executor.emulation import EmulatedCosts, EmulatedUpdates, EmulatedWork, sharpen_sleep
+from executor.emulation import EmulatedUpdates, EmulatedWork, sharpen_sleep
+from executor.errors import ConfigurationError
 from executor.groups import ParameterGroups
 from executor.iterations import RankIterations, time_iterations
 from executor.layout import Layout
@@ -73,16 +74,17 @@ def run(spec: Mapping[str, Any], rank: Rank) -> dict[str, Any]:
 def _runtime(prepared: PreparedTrial, layout: Layout, recorder: WatchedRecording) -> Runtime:
     program, configuration = prepared.program, prepared.configuration
     emulated = prepared.request.emulate
-    costs = EmulatedCosts(**emulated.model_dump()) if emulated else EmulatedCosts(0.0, 0.0)
+    if emulated is None:
+        raise ConfigurationError("an emulated trial needs to know what its stages take: give `emulate`")
     ranks = [
         [layout.global_rank(group, rank) for rank in range(configuration.depth)]
         for group in range(configuration.width)
     ]
     groups = ParameterGroups(program.placement, ranks=ranks)
-    updates = EmulatedUpdates(costs, groups)
+    updates = EmulatedUpdates(emulated, groups)
     last = program.stages - 1
     works = {
-        (pipe, stage): EmulatedWork(costs, share=program.chunks, last=stage == last)
+        (pipe, stage): EmulatedWork(emulated, share=program.chunks, last=stage == last)
         for pipe in range(program.pipes)
         for stage in range(program.stages)
     }

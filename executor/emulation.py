@@ -7,7 +7,6 @@ not the bandwidth of the machine (`tuner.simulation` predicts the same program).
 import ctypes
 import os
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,51 +14,19 @@ import torch.distributed as dist
 from torch import Tensor
 
 from executor.groups import ParameterGroups
+from executor.trial_request import Emulation
 from executor.values import Spec, Tensors
 from executor.works import Passage, Target
-from tuner.operation_costs import OperationCosts
-from tuner.schedules.program import Op, Program
+from tuner.schedules.program import Op
 
 _PR_SET_TIMERSLACK = 29
 _ELEMENT_BYTES = 4
 
 
-@dataclass(frozen=True)
-class EmulatedCosts:
-    """What an emulated stage takes: seconds of a rank's whole share, which its chunks divide."""
-
-    forward_s: float
-    backward_s: float
-    """The whole backward."""
-    weight_gradient_s: float | None = None
-    """The part of it that split schedules may defer; half unless given."""
-    recompute_s: float = 0.0
-    """Added to every backward."""
-    message_bytes: int = 4096
-    """Of an activation, and of its gradient."""
-    all_reduce_s: float = 0.0
-    """Of the gradients of one stage."""
-    update_s: float = 0.0
-    hop_s: float = 0.0
-    """Expected from the end of a stage to its neighbour's start; part of the prediction alone."""
-
-    def operation_costs(self, program: Program, *, width: int) -> OperationCosts:
-        """The same for `tuner.simulation`; a stage that is held once has no all-reduce."""
-        return OperationCosts.uniform(
-            program,
-            forward_s=self.forward_s,
-            backward_s=self.backward_s + self.recompute_s,
-            weight_gradient_s=self.weight_gradient_s,
-            hop_latency_s=self.hop_s,
-            update_s=self.update_s,
-            sync_s=self.all_reduce_s if program.pipes * width > 1 else 0.0,
-        )
-
-
 class EmulatedWork:
     """A stage that sleeps for its durations and gives messages of the real size."""
 
-    def __init__(self, costs: EmulatedCosts, *, share: int, last: bool) -> None:
+    def __init__(self, costs: Emulation, *, share: int, last: bool) -> None:
         """`share` is the number of stages among which a rank's time is divided."""
         backward = costs.backward_s + costs.recompute_s
         weight = costs.backward_s / 2 if costs.weight_gradient_s is None else costs.weight_gradient_s
@@ -121,7 +88,7 @@ class EmulatedUpdates:
     arrival, which the clock of one machine can compare. Those of one rank run side by side.
     """
 
-    def __init__(self, costs: EmulatedCosts, groups: ParameterGroups) -> None:
+    def __init__(self, costs: Emulation, groups: ParameterGroups) -> None:
         self._costs = costs
         self._groups = groups
         self._pending: list[tuple[Tensor, Any, float]] = []

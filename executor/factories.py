@@ -101,6 +101,11 @@ class FactoryModel:
         return named
 
     @property
+    def has_ends(self) -> bool:
+        """All layers may be cut apart."""
+        return False
+
+    @property
     def loss(self) -> Loss:
         """The factory's loss, else mean cross-entropy over the last dimension."""
         given = getattr(self._made, "loss", None)

@@ -63,6 +63,11 @@ class LayeredModel:
                 setattr(layers[index].get_submodule(owner), attribute, parameter)
 
     @property
+    def has_ends(self) -> bool:
+        """An embedding and a head."""
+        return True
+
+    @property
     def loss(self) -> Loss:
         """What the model is trained on: the next token, or BERT's two tasks."""
         return bert_pretraining() if self._is_bert else next_token()

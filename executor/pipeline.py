@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from executor import checkpoint
 from executor.assembly import Assembly, Settings
 from executor.batches import Batch
 from executor.checking import Check, compare
+from executor.collecting import collect_objects
+from executor.errors import CheckpointError
 from executor.evaluation import Evaluation
 from executor.loss import Loss
 from executor.reference import Learnt
@@ -100,7 +101,7 @@ class Pipeline:
         """Write weights, optimizer and progress to one file, whole or not at all.
 
         It can be loaded under another schedule, width, depth and number of pipes, or in one process.
-        Process 0 writes; raises CheckpointError there.
+        Process 0 writes; where it cannot, all raise CheckpointError.
         """
         state = gather_training_state(
             self._assembly.weights,
@@ -108,9 +109,15 @@ class Pipeline:
             rank=self._assembly.number,
             loss_scale=self._training.updater.loss_scale,
         )
+        problem = ""
         if self._assembly.number == 0:
-            checkpoint.save(Path(path), state | {"steps": self.steps})
-        dist.barrier()
+            try:
+                checkpoint.save(Path(path), state | {"steps": self.steps})
+            except CheckpointError as error:
+                problem = str(error)
+        problem = collect_objects(problem)[0]
+        if problem:
+            raise CheckpointError(problem)
 
     def load(self, path: str | Path) -> None:
         """Go on from a file that `save` wrote, which every process reads.
@@ -119,6 +126,7 @@ class Pipeline:
         """
         state = checkpoint.load(Path(path))
         load_training_state(self._assembly.weights, state, loss_scale=self._training.updater.loss_scale)
+        self._assembly.statistics.restart()
         self._training.iteration = int(state["steps"])
 
     def check(self, losses: Sequence[float], learnt: Learnt) -> Check:

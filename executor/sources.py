@@ -37,6 +37,10 @@ class Model(Protocol):
     def loss(self) -> Loss:
         """What is minimised."""
 
+    @property
+    def has_ends(self) -> bool:
+        """Whether the first and the last layer are no blocks but what stands before and behind them."""
+
     def __len__(self) -> int:
         """Number of layers."""
 

@@ -9,6 +9,7 @@ import torch.distributed as dist
 from executor.assembly import Assembly, Place
 from executor.batches import Batch, Batches
 from executor.errors import ConfigurationError
+from executor.holdings import RankWeights
 from executor.probing import Specs, message_specs, probe_cuts
 from executor.recording import Recording, count_events
 from executor.runtime import Recorder, Runtime
@@ -60,6 +61,16 @@ class Training:
             max_norm=assembly.settings.clip_norm,
             versioned={place: stage.update for place, stage in assembly.versioned.items()},
         )
+
+    @property
+    def weights(self) -> RankWeights:
+        """What this rank holds."""
+        return self._assembly.weights
+
+    @property
+    def on_cuda(self) -> bool:
+        """Whether computation goes on behind the program's back."""
+        return self._assembly.device.type == "cuda"
 
     @property
     def synchronous(self) -> bool:

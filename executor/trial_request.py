@@ -34,16 +34,22 @@ class _Closed(BaseModel):
 
 
 class Emulation(_Closed):
-    """What stages take that only sleep; seconds of a rank's whole share, as executor.emulation has them."""
+    """What stages take that only sleep: seconds of a rank's whole share, which its chunks divide."""
 
     forward_s: Annotated[float, Field(gt=0, le=MAX_SLEPT_S)]
     backward_s: Annotated[float, Field(gt=0, le=MAX_SLEPT_S)]
+    """The whole backward."""
     weight_gradient_s: Slept | None = None
+    """The part of it that split schedules may defer; half unless given."""
     recompute_s: Slept = 0.0
+    """Added to every backward."""
     message_bytes: Annotated[int, Field(ge=4, le=2**31)] = 4096
+    """Of an activation, and of its gradient."""
     all_reduce_s: Slept = 0.0
+    """Of the gradients of one stage."""
     update_s: Slept = 0.0
     hop_s: Slept = 0.0
+    """Expected from the end of a stage to its neighbour's start: part of the prediction alone."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -67,6 +73,8 @@ class TrialRequest(_Closed):
     pipe_pairs: Count = 1
     chunks: Count | None = None
     """The schedule's own unless given."""
+    partition: Annotated[tuple[Count, ...], Field(max_length=10_000)] | None = None
+    """Blocks of each stage; cut evenly unless given. What stands before and behind them goes to the ends."""
     recompute: Recompute = "none"
     sync_policy: SyncPolicy = "eager_opt"
     buckets: Annotated[int, Field(ge=1, le=1000)] = 1

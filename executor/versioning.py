@@ -22,9 +22,9 @@ def weights_of(
     annealing_steps: int = 0,
     warm_up_steps: int = 0,
 ) -> VersionedWeights | None:
-    """The weights of a stage under an asynchronous schedule; None where all updates wait for the flush."""
+    """The weights of a stage under an asynchronous schedule; None where one copy, as it is, serves."""
     recipe = find_recipe(configuration.schedule)
-    if recipe.synchronous:
+    if recipe.synchronous or not any(p.requires_grad for module in modules for p in module.parameters()):
         return None
     versions = recipe.weight_versions(configuration.depth)
     if int(versions.max()) == 1 and recipe.updates == "iteration":

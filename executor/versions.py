@@ -99,7 +99,7 @@ class StashedWeights:
         )
 
     def restart(self) -> None:
-        """Count anew: the newest version is 0, as at the start of every program; no older one is read again."""
+        """Count from 0 anew, as every program does: no older version is read again."""
         del self._versions[:-1]
         self._versions[-1].number = 0
 
