@@ -214,6 +214,7 @@ def test_nothing_survives_the_loss_of_a_process_between(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_twenty_runs_leave_nothing_behind(remains: Remains) -> None:
     """Neither processes, which would hold ports, nor files, nor semaphores, nor open descriptors here."""
     launch("ring", spec={"rounds": 1})
