@@ -167,6 +167,20 @@ def _chosen(config: dict[str, Any], schedule: str, depth: int) -> Chosen:
     return plan.chosen
 
 
+def test_uneven_stages_are_each_counted_for_themselves() -> None:
+    """Blocks of [3, 3, 2, 2] on four ranks: every rank has its own, not the mean of 2.5."""
+    config = gpt2(blocks=10, hidden=64, vocabulary=100)
+    chosen = _chosen(config, "dapple", 4)
+    assert chosen.stage_layers == (3, 3, 2, 2)
+    block = 12 * 64 * 64 + 13 * 64
+    table, positions, norm = 100 * 64, 4096 * 64, 2 * 64
+    outer = (table + positions, 0, 0, table + norm)
+    weights = [rank.weights_bytes // 4 for rank in chosen.memory]
+    assert weights == [blocks * block + ends for blocks, ends in zip((3, 3, 2, 2), outer, strict=True)]
+    kept = [rank.activations_bytes for rank in chosen.memory]
+    assert kept[1] / (3 * 3) == pytest.approx(kept[2] / (2 * 2))
+
+
 LLAMA_3_8B: dict[str, Any] = {
     "model": "llama-3-8b",
     "sequence_length": 8192,
