@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.choices import ATTENTIONS, PRECISIONS
-from cli.errors import DONE, InputError, UnavailableError
+from cli.choices import ATTENTIONS, OPTIMIZERS, PRECISIONS
+from cli.errors import DONE, InputError
 
 if TYPE_CHECKING:
     from profiles.document import Attention, Precision
@@ -45,31 +45,39 @@ class Sizes(click.ParamType[tuple[int, ...]]):
 
 @click.command(epilog=f"\b\nExample:\n  {EXAMPLE}")
 @click.option(
-    "--model", required=True, metavar="NAME|PATH", help="A preset, a config.json or a folder with one."
-)
+    "--model", required=True, metavar="NAME|PATH",
+    help="A preset, a config.json or a folder with one; to measure, also module:factory or file.py:factory.",
+)  # fmt: skip
 @click.option(
     "--on", type=click.Choice(["estimate", "cpu", "cuda"]), required=True, help="`estimate` needs no device."
 )
 @click.option(
-    "--accelerator", metavar="NAME", help="Data sheet to estimate for (`chimera list accelerators`)."
-)
+    "--accelerator", metavar="NAME",
+    help="Data sheet to estimate for, or of the measured device (`chimera list accelerators`).",
+)  # fmt: skip
 @click.option(
     "--micro-batch-sizes", type=Sizes(), default="1,2,4,8", metavar="B,B,...", help="Sizes to profile."
 )
 @click.option("--sequence-length", type=int, show_default="the preset's", help="Required with a config.json.")
 @click.option("--precision", type=click.Choice(PRECISIONS), show_default="the preset's, else bfloat16")
 @click.option("--attention", type=click.Choice(ATTENTIONS), show_default="the preset's, else flash")
+@click.option("--threads", type=click.IntRange(1), default=1, help="Measured on a CPU: ranks run one each.")
+@click.option("--budget", type=click.FloatRange(0), default=2.0, help="Seconds to repeat a layer at a size.")
+@click.option("--optimizer", type=click.Choice(OPTIMIZERS), default="adam", help="Whose steps are measured.")
+@click.option("--seed", type=int, default=0, help="Of measured weights and samples.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the profile document."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the profile document.")
 def profile(*, on: str, output: Path | None, as_json: bool, **asked: Any) -> int:
     """Profile the layers of a model, for `chimera plan --model FILE`."""
-    if on != "estimate":
-        raise UnavailableError(
-            f"measuring on {on} needs the executor, which this version does not have yet; use --on estimate"
-        )
-    document = _estimate(**asked)
+    measuring = {key: asked.pop(key) for key in ("threads", "budget", "optimizer", "seed")}
+    if on == "estimate":
+        document = _estimate(**asked)
+    else:
+        from cli.measured import measure
+
+        document = measure(on=on, **asked, **measuring)
     if output:
         from cli.files import write_whole
 

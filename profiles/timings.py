@@ -12,6 +12,7 @@ from profiles.document import (
     Name,
     Part,
     PositiveCount,
+    PositiveRate,
     PositiveSeconds,
     Precision,
     Provenance,
@@ -35,6 +36,31 @@ class TimingPoint(Part):
     """Measured bytes kept; overrides the description's."""
     transient_bytes: Count | None = None
     """Measured transient peak; overrides the description's."""
+    recomputed_backward_s: Seconds | None = None
+    """A backward that runs its forward again first."""
+    boundary_bytes: Count | None = None
+    """Measured bytes of what the layer hands on."""
+    repeats: PositiveCount | None = None
+    """How many times it was timed; the times are medians."""
+    outliers: Count | None = None
+    """Repeats further than three interquartile ranges from the median."""
+
+
+class Environment(Part):
+    """The machine and the software that times were taken on."""
+
+    device: Name
+    """As its driver calls it."""
+    driver: Annotated[str, Field(max_length=200)] | None = None
+    software: dict[Name, Name] = Field(default_factory=dict)
+    """Versions by name: python, torch, transformers, cuda, ..."""
+    clocks_hz: dict[Name, PositiveRate] = Field(default_factory=dict)
+    """Clocks at the end of the measurement, and the highest ones where known."""
+    cores: PositiveCount | None = None
+    """Processors that the process may run on."""
+    threads: PositiveCount | None = None
+    """Threads that computed; ranks on a CPU run one each."""
+    memory_bytes: PositiveCount | None = None
 
 
 class TypeTimings(Part):
@@ -69,6 +95,14 @@ class LayerTimings(Document):
     attention: Attention
     sequence_length: PositiveCount
     source: Annotated[str, Field(max_length=2_000)] = ""
+    environment: Environment | None = None
+    """Where they were measured."""
+    notes: Annotated[tuple[Annotated[str, Field(max_length=2_000)], ...], Field(max_length=100)] = ()
+    """What to know of the measurement: a loaded machine, sizes left out."""
+    optimizer: Name | None = None
+    """Whose steps `update_s` are."""
+    largest_micro_batch_size: PositiveCount | None = None
+    """Largest size that every layer was run at, where larger ones were asked for but did not fit."""
     types: Annotated[tuple[TypeTimings, ...], Field(min_length=1, max_length=1_000)]
 
     @model_validator(mode="after")

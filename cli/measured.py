@@ -1,0 +1,107 @@
+"""How does `chimera profile` measure: which model, on which device, and what is told meanwhile?"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.errors import InputError, UnavailableError
+
+if TYPE_CHECKING:
+    from executor.profiling import Plan
+    from profiles.model import ModelDescription
+    from profiles.timings import Profile
+
+_BAR = 24
+
+
+def measure(
+    *,
+    on: str,
+    model: str,
+    micro_batch_sizes: tuple[int, ...],
+    accelerator: str | None,
+    threads: int,
+    budget: float,
+    optimizer: Any,
+    seed: int,
+    **shape: Any,
+) -> Profile:
+    """Measure on this host; raises UnavailableError where the device or the executor is not there."""
+    plan = _plan(
+        device=on,
+        micro_batch_sizes=micro_batch_sizes,
+        accelerator=_known(accelerator),
+        threads=threads,
+        budget_s=budget,
+        optimizer=optimizer,
+        seed=seed,
+    )
+    from executor.errors import ConfigurationError, ExecutorError
+    from executor.profiling import take_profile
+
+    try:
+        opened, description, name = _open(model, seed=seed, **shape)
+        document = take_profile(opened, plan, name=name, description=description, progress=_show)
+    except ConfigurationError as error:
+        raise InputError(str(error)) from None
+    except ExecutorError as error:
+        raise UnavailableError(str(error)) from None
+    for note in document.timings.notes:
+        click.echo(f"note: {note}", err=True)
+    return document
+
+
+def _plan(**options: Any) -> Plan:
+    try:
+        from executor import environment
+        from executor.profiling import Plan
+    except ImportError as error:
+        raise UnavailableError(
+            f"measuring needs the executor: {error}. Install chimera-tuner[executor], or use --on estimate"
+        ) from None
+    if options["device"] == "cuda" and not environment.has_cuda():
+        raise UnavailableError(
+            "torch sees no CUDA device on this host; use --on cpu, or --on estimate --accelerator NAME"
+        )
+    return Plan(**options)
+
+
+def _open(model: str, *, seed: int, **shape: Any) -> tuple[Any, ModelDescription | None, str]:
+    """What to run, its description (a factory has none yet) and its name."""
+    from cli.sources import read_model
+    from executor.factories import is_factory
+    from executor.sources import describe_model, open_model
+
+    if is_factory(model):
+        given = [f"--{key.replace('_', '-')}" for key, value in shape.items() if value is not None]
+        if given:
+            raise InputError(f"a factory has its own {', '.join(given)}: leave the option out")
+        return open_model(model, seed=seed), None, model[-200:]
+    source = read_model(model)[0]
+    description = describe_model(source, **shape)
+    opened = open_model(
+        source,
+        sequence_length=description.sequence_length,
+        precision=description.precision,
+        attention=description.attention,
+        seed=seed,
+    )
+    return opened, description, description.name
+
+
+def _known(accelerator: str | None) -> str | None:
+    from profiles import library
+
+    return None if accelerator is None else library.load_accelerator(accelerator).name
+
+
+def _show(done: int, total: int, what: str) -> None:
+    """A bar on a terminal's stderr, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        return
+    filled = _BAR * done // total
+    line = f"[{'#' * filled}{'.' * (_BAR - filled)}] {done}/{total} {what}"
+    click.echo(f"\r{line[:100]:<100}", err=True, nl=done == total)
