@@ -15,7 +15,7 @@ from api.paging import last_seen, page
 from api.problems import NotFoundProblem
 from api.queue import find_job
 from api.tables import JobAttachment, JobRow
-from tuner.messages import JobKind, JobStatus
+from tuner.messages import JobKind, JobStatus, WorkerInventory
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def job_document(session: Session, job_id: str, *, base: str, now: datetime) -> 
     }
 
 
-def job_entry(row: JobRow, *, base: str, present: list[workers.WorkerInventory]) -> dict[str, Any]:
+def job_entry(row: JobRow, *, base: str, present: list[WorkerInventory]) -> dict[str, Any]:
     """A job in a few keys; the token of its lease is its worker's alone."""
     moments = (
         "cancel_requested_at",

@@ -3,6 +3,7 @@
 import os
 import secrets
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -27,17 +28,16 @@ def key_from_file(
     """
     try:
         secret = check_secret(_read_or_make(path), where=f"the key file {path}")
-        with database.writing() as session:
-            if find_key(session, secret) is None:
-                create_key(
-                    session, name=name, owner=owner, scopes=scopes, created_by=owner, now=now, secret=secret
-                )
     except InvalidProblem as problem:
         raise SettingsError(problem.detail) from None
-    except IntegrityError:
-        pass  # Another process that starts with the same file was quicker.
     except OSError as error:
         raise SettingsError(f"the key file {path} cannot be used: {error.strerror or error}") from None
+    # Another process that starts with the same file may be quicker.
+    with suppress(IntegrityError), database.writing() as session:
+        if find_key(session, secret) is None:
+            create_key(
+                session, name=name, owner=owner, scopes=scopes, created_by=owner, now=now, secret=secret
+            )
     return secret
 
 

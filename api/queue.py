@@ -177,7 +177,7 @@ def stale(row: JobRow) -> StaleLeaseProblem:
 
 
 def _fail_attempt(session: Session, row: JobRow, failed: Failed, *, now: datetime) -> None:
-    details = {"message": failed.message, "evidence": failed.evidence}
+    details: dict[str, Any] = {"message": failed.message, "evidence": failed.evidence}
     row.error = details | {"attempt": row.attempts, "worker": row.worker_id}
     if row.cancel_requested_at is not None:
         _end(session, row, JobStatus.CANCELLED, now=now, **details)

@@ -15,9 +15,21 @@ from api.problems import ForbiddenProblem
 from api.tables import JobRow, WorkerRow
 from tuner.messages import MAX_WAIT_S, JobStatus, WorkerInventory
 
+NOTED_EVERY = timedelta(seconds=5)
 SILENCE = timedelta(seconds=3 * MAX_WAIT_S)
 """A worker that was not heard of for so long is not connected: waiting for a job takes a third of it."""
 _MOST_CONNECTED = 1_000
+
+
+def is_noted(session: Session, inventory: WorkerInventory, *, owner: str, now: datetime) -> bool:
+    """Whether the worker asked just now, with the same inventory: a claim need not write that again."""
+    row = session.get(WorkerRow, inventory.id)
+    return (
+        row is not None
+        and row.owner == owner
+        and row.last_seen_at > now - NOTED_EVERY
+        and row.inventory == inventory.model_dump(mode="json")
+    )
 
 
 def note_worker(session: Session, inventory: WorkerInventory, *, owner: str, now: datetime) -> None:

@@ -89,7 +89,7 @@ def _run(server: uvicorn.Server, listener: socket.socket, *, let_go: Callable[[]
         let_go()
         stop(number, frame)
 
-    server.handle_exit = stop_waiting  # type: ignore[method-assign]
+    server.handle_exit = stop_waiting  # type: ignore[method-assign,assignment]
     server.run(sockets=[listener])
     return DONE if server.started else NOT_ANSWERED
 

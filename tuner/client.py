@@ -35,7 +35,7 @@ from tuner.messages import (
 )
 
 FIRST_PAUSE_S = 0.1
-LONGEST_PAUSE_S = 5.0
+LONGEST_PAUSE_S = 2.0
 ANSWER_S = 30.0
 """How long one answer may take, beside what the service was asked to wait."""
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")

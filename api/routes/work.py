@@ -99,8 +99,12 @@ def finish_job(job_id: JobId, body: BodyDependency, service: ServiceDependency) 
 
 
 def _greet(service: Service, message: Claim, caller: Caller) -> None:
+    now = service.clock()
+    with service.database.reading() as session:
+        if workers.is_noted(session, message.worker, owner=caller.owner, now=now):
+            return
     with service.database.writing() as session:
-        workers.note_worker(session, message.worker, owner=caller.owner, now=service.clock())
+        workers.note_worker(session, message.worker, owner=caller.owner, now=now)
 
 
 def _claim(service: Service, message: Claim) -> Job | None:

@@ -8,12 +8,15 @@ from pydantic import BaseModel
 
 from api.app import create_app
 from api.database import open_database
-from api.schemas import PlanAnswer, StudyDocument, StudyPage, StudyRequest
+from api.schemas import NewKey, PlanAnswer, StudyDocument, StudyPage, StudyRequest
 from api.service import Service
 from api.settings import Settings
 from profiles.cluster import ClusterProfile
 from profiles.measurement import Measurements
 from profiles.timings import Profile
+from tuner.assignments import ProfileJobRequest, Trial, TrialResult
+from tuner.job_documents import JobDocument, WorkerEntry
+from tuner.messages import Claim, Finish, FinishReply, Heartbeat, HeartbeatReply, Job
 from tuner.simulation_answer import SimulationAnswer
 
 FOLDER = Path(__file__).parent
@@ -30,6 +33,18 @@ SCHEMAS: dict[str, tuple[type[BaseModel], str]] = {
     "profile": (Profile, "validation"),
     "cluster": (ClusterProfile, "validation"),
     "measurements": (Measurements, "validation"),
+    "profile_job_request": (ProfileJobRequest, "validation"),
+    "job_document": (JobDocument, "serialization"),
+    "worker": (WorkerEntry, "serialization"),
+    "key": (NewKey, "serialization"),
+    "claim": (Claim, "validation"),
+    "job": (Job, "serialization"),
+    "heartbeat": (Heartbeat, "validation"),
+    "heartbeat_reply": (HeartbeatReply, "serialization"),
+    "finish": (Finish, "validation"),
+    "finish_reply": (FinishReply, "serialization"),
+    "trial": (Trial, "validation"),
+    "trial_result": (TrialResult, "validation"),
 }
 """Documents whose schema is kept here, and how each travels."""
 
