@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -48,6 +48,8 @@ def create_app(settings: Settings | None = None, *, service: Service | None = No
         yield
         running.bell.close()
         upkeep.cancel()
+        with suppress(asyncio.CancelledError):
+            await upkeep
         running.database.close()
 
     app = DescribedApp(

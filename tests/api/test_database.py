@@ -12,13 +12,13 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, inspect, select, text
+from sqlalchemy import Connection, insert, inspect, select, text
 from sqlalchemy.exc import StatementError
 
 from api.database import Database, current_revision, open_database, upgrade
 from api.engine import open_engine
 from api.errors import DatabaseError, SchemaError
-from api.tables import IdempotencyKey, Table
+from api.tables import IdempotencyKey, JobRow, Study, StudyStatus, Table
 
 
 def key(name: str, *, at: datetime) -> IdempotencyKey:
@@ -56,6 +56,33 @@ def test_every_migration_can_be_undone_and_done_again(address: str) -> None:
     engine.dispose()
     assert upgrade(address) == first
     assert upgrade(address) == first
+
+
+def test_a_database_of_the_first_release_keeps_what_it_holds(address: str) -> None:
+    """Every later revision is applied to rows, not to empty tables."""
+    upgrade(address, revision="0001")
+    engine = open_engine(address)
+    moment = datetime(2026, 3, 1, tzinfo=UTC)
+    with engine.begin() as connection:
+        connection.execute(
+            insert(Study).values(
+                id="0" * 26, created_by="local", status=StudyStatus.DONE, model="m", cluster="c", devices=1,
+                mini_batch_size=1, request={"devices": 1}, created_at=moment, updated_at=moment,
+            )
+        )  # fmt: skip
+        connection.execute(
+            insert(IdempotencyKey).values(
+                owner="local", key="k", fingerprint="f", token="t", locked_until=moment, created_at=moment
+            )
+        )
+    engine.dispose()
+    upgrade(address)
+    database = open_database(address)
+    with database.reading() as session:
+        assert session.scalars(select(Study.request)).all() == [{"devices": 1}]
+        assert session.scalars(select(IdempotencyKey.key)).all() == ["k"]
+        assert session.scalars(select(JobRow)).all() == []
+    database.close()
 
 
 def test_processes_that_upgrade_at_once_do_not_disturb_each_other(address: str) -> None:
