@@ -15,6 +15,7 @@ from cli.simulate import SCHEDULE
 if TYPE_CHECKING:
     from executor.trial import Trial
     from executor.trial_request import PreparedTrial
+    from tuner.enactment import Expectation
 
 EXAMPLE = (
     "chimera run --schedule chimera --depth 2 --micro-batches 4 --emulate forward_s=0.005,backward_s=0.01"
@@ -47,6 +48,14 @@ LAYOUT = (
 WHAT = (
     click.option("--model", metavar="NAME|PATH", help="A preset, a config.json, or package.module:factory."),
     click.option("--sequence-length", type=int, help="Tokens per sample; required with a config.json."),
+    click.option(
+        "--profile", metavar="PATH",
+        help="Measured times of the model's layers (chimera profile), for the prediction.",
+    ),
+    click.option(
+        "--cluster", default="local-cpu", metavar="NAME|PATH",
+        help="Links, and without --profile the accelerator, of the prediction.",
+    ),
     click.option(
         "--emulate", metavar="KEY=VALUE,...",
         help="Sleep instead of computing: forward_s, backward_s, and as wanted weight_gradient_s, "
@@ -82,8 +91,8 @@ def run(*, trace: Path | None, as_json: bool, **asked: Any) -> int:
 
     Tells what an iteration takes beside what was predicted, and the memory of every rank.
     """
-    prepared = _prepare(asked)
-    trial = _run(prepared)
+    prepared, expected = _prepare(asked)
+    trial = _run(prepared, expected)
     if trace and trial.measured is not None:
         from cli.files import write_whole
         from executor.compared_trace import compared_trace
@@ -119,18 +128,35 @@ def _lost(trial: Trial) -> bool:
     return failure is not None and (failure.rank is None or failure.signal == "SIGKILL")
 
 
-def _prepare(asked: dict[str, Any]) -> PreparedTrial:
-    from executor.errors import ConfigurationError
-    from executor.trial_request import prepare, read_trial
+def _prepare(asked: dict[str, Any]) -> tuple[PreparedTrial, Expectation | None]:
+    from cli.sources import read_cluster, read_model
+    from executor.errors import ConfigurationError, ModelError
+    from executor.resolution import resolve
+    from executor.trial_request import read_trial
 
+    cluster, named = read_cluster(asked.pop("cluster")), asked.pop("profile")
+    profile = read_model(named)[1] if named else None
+    if named and profile is None:
+        raise InputError(f"--profile {named[:200]!r} is no profile document: write one with chimera profile")
     value = {key: given for key, given in asked.items() if key not in {"timeout", "memory_limit"}}
+    if asked["model"] and ":" not in asked["model"]:
+        value["model"] = _runnable(read_model(asked["model"])[0])
     value |= {"timeout_s": asked["timeout"], "memory_limit_bytes": asked["memory_limit"]}
     value["emulate"] = read_emulation(asked["emulate"])
     value["partition"] = read_stage_layers(value.pop("stage_layers"))
     try:
-        return prepare(read_trial(value))
-    except ConfigurationError as error:
+        return resolve(read_trial(value), cluster=cluster, profile=profile)
+    except (ConfigurationError, ModelError) as error:
         raise InputError(str(error)) from None
+
+
+def _runnable(model: Any) -> Any:
+    if isinstance(model, dict) and "profile" in model:
+        raise InputError(
+            "a profile has no weights to run: give --model the preset or config.json it is of, and "
+            "--profile the profile"
+        )
+    return model
 
 
 def read_stage_layers(text: str | None) -> tuple[int, ...] | None:
@@ -159,7 +185,7 @@ def read_emulation(text: str | None) -> dict[str, float] | None:
     return values
 
 
-def _run(prepared: PreparedTrial) -> Trial:
+def _run(prepared: PreparedTrial, expected: Expectation | None) -> Trial:
     from importlib.util import find_spec
 
     if find_spec("torch") is None:
@@ -169,6 +195,6 @@ def _run(prepared: PreparedTrial) -> Trial:
 
     click.echo(f"Running {prepared.configuration} in {prepared.request.ranks} processes", err=True)
     try:
-        return run_trial(prepared)
+        return run_trial(prepared, costs=expected.costs if expected else None)
     except ExecutorError as error:
         raise UnavailableError(str(error)) from error

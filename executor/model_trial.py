@@ -19,6 +19,7 @@ from executor.layout import Layout, cut_layers
 from executor.rank_process import Rank
 from executor.recording import Recording, count_events
 from executor.reference import Learnt, learn
+from executor.resolution import refuse_other_ties
 from executor.sources import Model, open_model
 from executor.training import Training
 from executor.trial_request import PreparedTrial, TrialRequest, prepare, read_trial
@@ -119,6 +120,9 @@ def _train(
     request, program, layout = prepared.request, prepared.program, _layout(prepared, rank)
     counts = layer_counts(model, program.stages, request.partition)
     cuts = cut_layers(len(model), program.stages, counts)
+    stage_of = {layer: stage for stage, layers in enumerate(cuts) for layer in layers}
+    tied = tuple(tuple(sorted({stage_of[layer] for layer, _ in group})) for group in model.tied)
+    refuse_other_ties(request, tied)
     own = [number for stage in (program.placement == layout.rank).nonzero()[1] for number in cuts[int(stage)]]
     assembly = Assembly(
         HeldLayers(model, own, device=rank.device),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from executor.errors import ConfigurationError
 from profiles.document import describe_faults
@@ -24,6 +24,15 @@ MAX_LOCAL_RANKS = 64
 MAX_SLEPT_S = 3600.0
 
 Count = Annotated[int, Field(ge=1, le=10**6)]
+
+
+def _as_tuple(value: Any) -> Any:
+    """JSON has lists."""
+    return tuple(map(_as_tuple, value)) if isinstance(value, list | tuple) else value
+
+
+Cuts = Annotated[tuple[Count, ...], BeforeValidator(_as_tuple), Field(max_length=10_000)]
+TiedStages = Annotated[tuple[tuple[int, ...], ...], BeforeValidator(_as_tuple), Field(max_length=1000)]
 Slept = Annotated[float, Field(ge=0, le=MAX_SLEPT_S)]
 
 
@@ -73,15 +82,17 @@ class TrialRequest(_Closed):
     pipe_pairs: Count = 1
     chunks: Count | None = None
     """The schedule's own unless given."""
-    partition: Annotated[tuple[Count, ...], Field(max_length=10_000)] | None = None
+    partition: Cuts | None = None
     """Blocks of each stage; cut evenly unless given. What stands before and behind them goes to the ends."""
     recompute: Recompute = "none"
     sync_policy: SyncPolicy = "eager_opt"
     buckets: Annotated[int, Field(ge=1, le=1000)] = 1
     optimizer: Literal["sgd", "momentum", "adam", "adamw"] = "adam"
     optimizer_sharding: Literal["none", "replicas"] = "none"
-    model: Annotated[str, Field(min_length=1, max_length=500)] | None = None
-    """As `--model` names it; else `emulate`."""
+    model: Annotated[str, Field(min_length=1, max_length=500)] | dict[str, Any] | None = None
+    """A preset's or a factory's name, or {"config": ...}; else `emulate`."""
+    tied: TiedStages = ()
+    """Stages that share parameters, for each tied group of the model."""
     sequence_length: Count | None = None
     emulate: Emulation | None = None
     iterations: Annotated[int, Field(ge=1, le=10_000)] = 10
@@ -155,6 +166,13 @@ def read_trial(value: dict[str, Any]) -> TrialRequest:
 def prepare(request: TrialRequest) -> PreparedTrial:
     """The program that will run, run dry; raises ScheduleError where it cannot run that way."""
     recipe = find_recipe(request.schedule)
+    if not recipe.synchronous:
+        refuse_asynchronous(
+            request.schedule,
+            float16=request.precision == "float16",
+            tied=len(request.tied),
+            sharded=request.optimizer_sharding != "none",
+        )
     generated = generate(
         request.schedule,
         depth=request.depth,
@@ -167,7 +185,10 @@ def prepare(request: TrialRequest) -> PreparedTrial:
     validate(generated)
     _refuse_odd_halves(request)
     synchronization = Synchronization(
-        policy=request.sync_policy, buckets=request.buckets, sharded=request.optimizer_sharding == "replicas"
+        policy=request.sync_policy,
+        buckets=request.buckets,
+        sharded=request.optimizer_sharding == "replicas",
+        tied=request.tied,
     )
     program, ordered = lower(generated, Lowering(synchronization)), request.device == "cuda"
     if ordered:
@@ -185,6 +206,24 @@ def prepare(request: TrialRequest) -> PreparedTrial:
         chunks=program.chunks,
     )
     return PreparedTrial(request, configuration, program)
+
+
+def refuse_asynchronous(
+    scheme: str, *, float16: bool, tied: int, sharded: bool, max_norm: float | None = None
+) -> None:
+    """Raises ConfigurationError for what needs the updates of all stages at once."""
+    asked = {
+        f"gradient clipping (max_norm {max_norm})": max_norm is not None,
+        "float16 with its loss scale": float16,
+        f"{tied} group{'s' * (tied != 1)} of tied parameters": tied > 0,
+        "a sharded optimizer": sharded,
+    }
+    for what, is_asked in asked.items():
+        if is_asked:
+            raise ConfigurationError(
+                f"{scheme} updates its stages at different times, and {what} would need all of them at once: "
+                "leave it out, or choose a synchronous schedule"
+            )
 
 
 def _refuse_odd_halves(request: TrialRequest) -> None:

@@ -11,11 +11,11 @@ from math import inf, isfinite, sqrt
 import torch
 import torch.distributed as dist
 
-from executor.errors import ConfigurationError
 from executor.groups import ParameterGroups
 from executor.holdings import RankWeights
 from executor.precision import LossScale
 from executor.synchronization import Synchronizer
+from executor.trial_request import refuse_asynchronous
 from tuner.schedules.program import Op, Program
 
 Place = tuple[int, int]
@@ -52,7 +52,14 @@ class Updater:
         self._zeroes = not program.synchronous
         """Whether gradients are forgotten with the step: the next ones come before the iteration ends."""
         self.loss_scale = LossScale() if weights.numerics.precision == "float16" else None
-        self._refuse_asynchronous(program)
+        if not program.synchronous:
+            refuse_asynchronous(
+                program.scheme,
+                float16=self.loss_scale is not None,
+                tied=len(weights.tied),
+                sharded=any(state.shard is not None for state in weights.groups.values()),
+                max_norm=max_norm,
+            )
         self._left = 0
         """UPDATEs of the round that are still to come."""
         self.factor: float | None = 1.0
@@ -125,19 +132,3 @@ class Updater:
         if process_group is not None:
             dist.all_reduce(total, group=process_group)
         return total.item()
-
-    def _refuse_asynchronous(self, program: Program) -> None:
-        if program.synchronous:
-            return
-        asked = {
-            f"gradient clipping (max_norm {self._max_norm})": self._max_norm is not None,
-            "float16 with its loss scale": self.loss_scale is not None,
-            f"{len(self._weights.tied)} tied parameter groups": bool(self._weights.tied),
-            "a sharded optimizer": any(s.shard is not None for s in self._weights.groups.values()),
-        }
-        for what, is_asked in asked.items():
-            if is_asked:
-                raise ConfigurationError(
-                    f"{program.scheme} updates its stages at different times, and {what} needs all of "
-                    "them at once: leave it out, or choose a synchronous schedule"
-                )

@@ -1,5 +1,7 @@
 """How would one configuration of a request run? Simulated by itself, without a search."""
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 
 from profiles.timings import Profile
@@ -7,6 +9,7 @@ from tuner.configuration import Configuration
 from tuner.errors import RequestError, TooLongError
 from tuner.evaluation import Evaluated, Evaluator, Variant
 from tuner.inputs import Library, gather
+from tuner.operation_costs import OperationCosts
 from tuner.plan import Candidate, Plan
 from tuner.rehearsal import Rehearsal, iterations_of
 from tuner.request import PlanRequest
@@ -16,6 +19,43 @@ from tuner.timeline import Timeline
 
 MOST_OPERATIONS = 65_536
 """Forwards and backwards of the longest program that is simulated for a picture."""
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What a run of one configuration should find."""
+
+    costs: OperationCosts
+    """Of its operations; tied parameters are in the collectives of their stages."""
+    stage_layers: tuple[int, ...]
+    """Blocks of each stage."""
+    tied: tuple[tuple[int, ...], ...]
+    """Stages that share parameters, for each tied group."""
+    source: str
+    """Where the times of the layers come from."""
+
+
+def expect(
+    request: PlanRequest,
+    configuration: Configuration,
+    library: Library,
+    *,
+    profile: Profile | None = None,
+) -> Expectation:
+    """How one configuration of a request would be cut, and what its operations would take.
+
+    Raises RequestError where the configuration is not legal.
+    """
+    evaluator = Evaluator(gather(request, library, profile=profile))
+    evaluated = _evaluate(evaluator, configuration)
+    costs, stages = Rehearsal(evaluator).costs(evaluated, 0), evaluated.stages
+    tied = tuple(tuple(np.flatnonzero(member[0]).tolist()) for _, member in stages.tied)
+    return Expectation(
+        replace(costs, sync_s=np.append(costs.sync_s, np.zeros(len(tied)))),
+        stages.counts[0],
+        tied,
+        evaluator.layers.sources(None).text,
+    )
 
 
 def enact_chosen(
