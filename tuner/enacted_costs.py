@@ -22,7 +22,7 @@ def enacted_costs(
     return OperationCosts(
         forward_s=stages.forward_s[index],
         backward_s=backward + recomputed,
-        weight_gradient_s=backward / 2,
+        weight_gradient_s=stages.weight_backward_s[index],
         recompute_s=recomputed,
         # A rank updates copies·v stages, which share what every iteration takes.
         update_s=update_s + evaluator.costs.overhead_s / (copies * scheme.chunks),

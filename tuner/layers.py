@@ -10,6 +10,7 @@ from profiles.model import Layer
 from profiles.timings import LayerTimings, TypeTimings
 from tuner.estimate import layer_time_parts, layer_times
 from tuner.inputs import PlanInputs
+from tuner.plausibility import doubts
 from tuner.schedules.scheme import Floats, Integers
 
 
@@ -32,6 +33,8 @@ class LayerCosts:
     """What crosses a cut after the layer."""
     arriving_bytes: Floats
     """Gradients that wait with the layer for its weight gradient, where the backward is split."""
+    weight_backward_s: Floats
+    """The part of the backward that a split one may defer."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,7 @@ class LayerModel:
                 none if is_loss else transient,
                 cut,
                 none if is_loss else waiting,
+                backward * _weight_share(timings, sizes),
             ]
         )
 
@@ -118,6 +122,18 @@ class LayerModel:
         )
         return forward, backward
 
+    def _doubts(self) -> list[str]:
+        """What cannot be true of the measured times."""
+        inputs = self._inputs
+        peaks = inputs.accelerator.peak_flops
+        peak = peaks.get(inputs.description.precision, peaks["float32"])
+        return [
+            doubt
+            for layer, timings in zip(self.distinct, self._timings, strict=True)
+            if timings is not None and timings.provenance == "measured"
+            for doubt in doubts(layer, timings, peak_flops=peak)
+        ]
+
     def fingerprint(self) -> str:
         """SHA-256 of the timings used; of the data sheet's curve where there are none."""
         used = [timings.model_dump(mode="json") for timings in self._timings if timings is not None]
@@ -135,6 +151,7 @@ class LayerModel:
         if len(measured) < len(blocks) or not measured:
             text = f"roofline over the data sheet of {self._inputs.accelerator.name}"
             return Sources("estimated", text, tuple(notes))
+        notes += self._doubts()
         for timings in measured:
             low, high = timings.points[0].micro_batch_size, timings.points[-1].micro_batch_size
             sizes = [] if micro_batch_sizes is None else micro_batch_sizes.tolist()
@@ -172,6 +189,21 @@ def interpolate_bytes(timings: TypeTimings, field: str, sizes: Integers, *, fall
     if any(getattr(point, field) is None for point in timings.points):
         return fallback
     return interpolate_times(timings, field, sizes)
+
+
+def _weight_share(timings: TypeTimings | None, sizes: Integers) -> Floats:
+    """Share of the weight gradient in the backward: as measured by parts, else half."""
+    if timings is None or any(
+        point.input_backward_s is None or point.weight_backward_s is None for point in timings.points
+    ):
+        return np.full(len(sizes), 0.5)
+    inputs, weights = (
+        np.maximum(0.0, interpolate_times(timings, field, sizes))
+        for field in ("input_backward_s", "weight_backward_s")
+    )
+    whole = inputs + weights
+    share: Floats = np.where(whole > 0, weights / np.where(whole > 0, whole, 1.0), 0.5)
+    return share
 
 
 def _along(known: Floats, values: Floats, sizes: Floats) -> Floats:

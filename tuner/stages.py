@@ -20,6 +20,8 @@ class StageCosts:
     """Blocks per stage, for each micro-batch size."""
     forward_s: Floats
     backward_s: Floats
+    weight_backward_s: Floats
+    """The part of the backward that a split one may defer."""
     recomputed_forward_s: dict[Recompute, Floats]
     """What each recomputation adds to the backward."""
     activation_bytes: Floats
@@ -112,7 +114,7 @@ class StageModel:
     def halved(self, stages: StageCosts, half: LayerCosts) -> StageCosts:
         """`stages` with every forward and backward run as two of half the size, whose costs are `half`."""
         times = self._times(half, self._cuts(list(stages.counts)))
-        doubled = {"forward_s": 2 * times["forward_s"], "backward_s": 2 * times["backward_s"]}
+        doubled = {name: 2 * times[name] for name in ("forward_s", "backward_s", "weight_backward_s")}
         recomputed = {mode: 2 * values for mode, values in times["recomputed_forward_s"].items()}
         return replace(stages, **doubled, recomputed_forward_s=recomputed)
 
@@ -121,7 +123,12 @@ class StageModel:
         blocks = _sums(np.where(self._is_block, costs.forward_s, 0.0), cuts)
         recomputed = {"none": np.zeros_like(forward), "stage": forward, "layer": blocks}
         backward = _sums(costs.backward_s, cuts)
-        return {"forward_s": forward, "backward_s": backward, "recomputed_forward_s": recomputed}
+        return {
+            "forward_s": forward,
+            "backward_s": backward,
+            "weight_backward_s": _sums(costs.weight_backward_s, cuts),
+            "recomputed_forward_s": recomputed,
+        }
 
     def _counts(self, layer_s: Floats, depth: int) -> tuple[int, ...]:
         blocks = len(self._description.blocks)

@@ -1,0 +1,146 @@
+"""What does a plan make of measured profiles, sound and hostile ones?"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from profiles.errors import MalformedDocumentError
+from profiles.timings import Profile, TypeTimings
+from tests.tuner.factories import make_plan
+from tuner.layers import _weight_share
+from tuner.plan import Plan
+
+KINDS = ("embedding", "block", "head", "loss")
+
+
+def layer(name: str, kind: str) -> dict[str, Any]:
+    size = {"per_sample": 1_000_000}
+    flops = 0 if kind in {"embedding", "loss"} else 1_000_000_000
+    return {
+        "name": name, "type": kind, "kind": kind, "parameters": 1_000, "active_parameters": 1_000,
+        "forward_flops": flops, "backward_flops": 2 * flops, "activation_bytes": size,
+        "transient_bytes": size, "cut_bytes": size,
+    }  # fmt: skip
+
+
+def point(size: int, scale: float = 1.0, **changes: Any) -> dict[str, Any]:
+    times = {"forward_s": 0.05 * size * scale, "backward_s": 0.1 * size * scale}
+    return {"micro_batch_size": size} | times | changes
+
+
+def profile(*points: dict[str, Any]) -> Profile:
+    """Four blocks between an embedding, a head and a loss, all timed with the same points."""
+    layers = [
+        layer("embedding", "embedding"),
+        *(layer(f"layers.{i}", "block") for i in range(4)),
+        layer("head", "head"),
+        layer("loss", "loss"),
+    ]
+    shape = {"sequence_length": 64, "precision": "float32", "attention": "eager"}
+    named = {"name": "own", "family": "own", "hidden_size": 64, "vocabulary_size": 100, "layers": layers}
+    types = [{"type": kind, "provenance": "measured", "points": list(points)} for kind in KINDS]
+    timed = {"name": "own", "accelerator": "cpu", "software": "torch", "types": types}
+    return Profile.from_value({"description": named | shape, "timings": timed | shape})
+
+
+def planned(taken: Profile, **options: Any) -> Plan:
+    asked: dict[str, Any] = {
+        "devices": 2,
+        "mini_batch_size": 8,
+        "cluster": "local-cpu",
+        "width": 1,
+        "depth": 2,
+    } | options
+    return make_plan(profile=taken, model={"profile": taken.fingerprint()}, **asked)
+
+
+def notes(taken: Profile, **options: Any) -> list[str]:
+    return list(planned(taken, **options).provenance.notes)
+
+
+def test_the_measured_split_of_the_backward_is_used() -> None:
+    """Shares of the measured parts, interpolated; half where a point lacks one."""
+    split = [
+        point(1, input_backward_s=0.06, weight_backward_s=0.02),
+        point(2, input_backward_s=0.06, weight_backward_s=0.06),
+    ]
+    timings = TypeTimings.model_validate({"type": "block", "provenance": "measured", "points": tuple(split)})
+    shares = _weight_share(timings, np.array([1, 2]))
+    assert shares == pytest.approx([0.25, 0.5])
+    whole = TypeTimings.model_validate(
+        {"type": "block", "provenance": "measured", "points": (point(1), split[1])}
+    )
+    assert _weight_share(whole, np.array([1, 2])).tolist() == [0.5, 0.5]
+
+
+def test_a_split_schedule_gains_by_what_can_be_deferred() -> None:
+    """ZB-H1 fills its bubble with weight gradients: nothing to defer is slower than half."""
+
+    def iteration(weight_s: float) -> float:
+        parts = {"input_backward_s": 0.1 - weight_s, "weight_backward_s": weight_s}
+        taken = profile(point(1, **parts))
+        chosen = planned(taken, schedules=["zb_h1"], micro_batch_size=1).chosen
+        assert chosen is not None
+        return chosen.predicted.iteration_s
+
+    assert iteration(0.05) < iteration(0.0) * 0.99
+    assert iteration(0.05) < iteration(0.001)
+
+
+def test_a_sound_profile_raises_no_doubts() -> None:
+    """Neither does one size only; other sizes are flagged as extrapolated."""
+    assert notes(profile(point(1), point(2), point(4)), micro_batch_size=2) == []
+    extrapolated = notes(profile(point(1)), micro_batch_size=4)
+    assert extrapolated == ["times of block at B=4 are extrapolated from 1..1"]
+
+
+def test_sizes_between_which_a_profile_has_gaps_are_interpolated() -> None:
+    """On the line between the neighbours, so a linear profile gives the same plan with and without."""
+    sparse = planned(profile(point(1), point(8)), micro_batch_size=4).chosen
+    dense = planned(profile(point(1), point(2), point(4), point(8)), micro_batch_size=4).chosen
+    assert sparse is not None
+    assert dense is not None
+    assert sparse.predicted.iteration_s == pytest.approx(dense.predicted.iteration_s, rel=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e9, 1e-9])
+def test_times_in_other_units_are_told(scale: float) -> None:
+    """Nanoseconds for seconds, or the other way round: what the accelerator's peak gives stands beside."""
+    told = notes(profile(point(1, scale), point(2, scale)), micro_batch_size=2)
+    assert any("are the times in seconds" in note for note in told)
+
+
+def test_times_that_fall_are_told() -> None:
+    """Twice the samples in half the time is a disturbed profile."""
+    told = notes(profile(point(1), point(2, 0.1), point(4)), micro_batch_size=2)
+    assert any("fall from B=1 to B=2" in note for note in told)
+
+
+@pytest.mark.parametrize(
+    ("points", "reason"),
+    [
+        ((point(1, forward_s=0.0),), "forward_s"),
+        ((point(1, backward_s=-1.0),), "backward_s"),
+        ((point(2), point(1)), "must rise"),
+        ((point(1), point(1)), "must rise"),
+        ((), "points"),
+    ],
+)
+def test_profiles_that_cannot_be_are_refused(points: tuple[dict[str, Any], ...], reason: str) -> None:
+    """Zeros, negative times, repeated or falling sizes, and no sizes at all."""
+    with pytest.raises(MalformedDocumentError, match=reason):
+        profile(*points)
+
+
+def test_layers_of_one_type_that_differ_are_refused() -> None:
+    """Duplicates must be alike: one is timed for all."""
+    value = profile(point(1)).model_dump(mode="json", exclude_none=True)
+    value["description"]["layers"][2]["parameters"] = 7
+    with pytest.raises(MalformedDocumentError, match="share type 'block' but differ"):
+        Profile.from_value(value)
+
+
+def test_a_changed_profile_has_another_fingerprint() -> None:
+    """So that a plan names exactly what it was made from."""
+    assert profile(point(1)).fingerprint() != profile(point(1, 1.0 + 1e-12)).fingerprint()

@@ -1,0 +1,34 @@
+"""Can the times of a profile be true? What no device does is told, and not corrected."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from profiles.model import Layer
+from profiles.timings import TypeTimings
+
+FASTEST = 3.0
+"""Times the data sheet's peak: faster than clocks and sheets explain."""
+SLOWEST = 1e-7
+SHORTEST_WORK_S = 1e-5
+"""Work below which little more than a launch is timed."""
+FALL = 0.9
+"""A time at a larger micro-batch below this share of the one before is more than noise."""
+
+
+def doubts(layer: Layer, timings: TypeTimings, *, peak_flops: float) -> Iterator[str]:
+    """Sentences about times that fall while micro-batches grow, or are far from what the device can do."""
+    for before, after in pairwise(timings.points):
+        if after.forward_s + after.backward_s < FALL * (before.forward_s + before.backward_s):
+            yield (
+                f"times of {timings.type} fall from B={before.micro_batch_size} to B={after.micro_batch_size}"
+                ": the profile may be disturbed; between its sizes it is followed as it is"
+            )
+    for point in timings.points:
+        work_s = (layer.forward_flops + layer.backward_flops) * point.micro_batch_size / peak_flops
+        taken_s = point.forward_s + point.backward_s
+        if work_s > FASTEST * taken_s or taken_s > max(work_s, SHORTEST_WORK_S) / SLOWEST:
+            yield (
+                f"{timings.type} at B={point.micro_batch_size} is said to take {taken_s:.3g} s, where the "
+                f"accelerator's peak gives {work_s:.3g} s: are the times in seconds, and of this accelerator?"
+            )
+            return
