@@ -1,5 +1,6 @@
 """Does `chimera profile` write what `chimera plan` reads?"""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -44,10 +45,60 @@ def test_people_get_a_table_by_layer(chimera: Shell) -> None:
     assert result.out.splitlines()[-1].startswith("Next: ")
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_measuring_says_that_it_needs_the_executor(chimera: Shell, device: str) -> None:
-    """The question is sound but has no answer yet: exit code 3."""
-    result = chimera("profile", "--model", "tiny-gpt", "--on", device)
+MEASURED = ("profile", "--on", "cpu", "--budget", "0", "--micro-batch-sizes", "1,2")
+
+
+def test_a_measured_profile_is_planned_with(chimera: Shell, tmp_path: Path) -> None:
+    """Times of this host, with where they were taken, and a plan that says that they are measured."""
+    path = tmp_path / "profile.json"
+    result = chimera(*MEASURED, "--model", "tiny-gpt", "-o", path)
+    assert (result.code, result.out) == (0, "")
+    taken = Profile.from_json(path.read_text())
+    assert {entry.provenance for entry in taken.timings.types} == {"measured"}
+    assert taken.timings.environment is not None
+    assert taken.timings.environment.threads == 1
+    planned = chimera(
+        "plan",
+        "--model",
+        path,
+        "--cluster",
+        "local-cpu",
+        "--devices",
+        "2",
+        "--mini-batch-size",
+        "8",
+        "--json",
+    )
+    assert planned.code == 0
+    answer = json.loads(planned.out)
+    assert answer["provenance"]["timings"] == "measured"
+
+
+def test_a_factory_is_profiled_too(chimera: Shell, tmp_path: Path) -> None:
+    """Named by its file, with a table for people."""
+    path = tmp_path / "own.py"
+    path.write_text(
+        "import torch\nfrom torch import nn\n\n"
+        "class Own:\n"
+        "    layers = [nn.Linear(4, 8), nn.Linear(8, 8), nn.Linear(8, 3)]\n\n"
+        "    def batch(self, samples, *, seed):\n"
+        "        return torch.ones(samples, 4), torch.zeros(samples, dtype=torch.long)\n"
+    )
+    result = chimera(*MEASURED, "--model", f"{path}:Own")
+    assert result.code == 0
+    assert "layers.1" in result.out
+    assert chimera(*MEASURED, "--model", f"{path}:Own", "--precision", "float32").code == 2
+    missing = chimera(*MEASURED, "--model", f"{path}:Other")
+    assert missing.code == 2
+    assert "'Other' is not there" in missing.err
+
+
+def test_a_device_that_is_not_there_cannot_be_measured(
+    chimera: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The question is sound but has no answer here: exit code 3, and what to do instead."""
+    monkeypatch.setattr("executor.environment.has_cuda", lambda: False)
+    result = chimera("profile", "--model", "tiny-gpt", "--on", "cuda")
     assert (result.code, result.out) == (3, "")
     assert "--on estimate" in result.err
 
