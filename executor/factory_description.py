@@ -39,50 +39,55 @@ def describe_layers(
         for number, group in enumerate(model.tied)
         for layer, parameter in group
     }
-    described = []
-    for index, kind in enumerate(types[:-1]):
-        parameters = sum(parameter.numel() for parameter in layers[index].parameters())
-        group, tied = groups.get(index, (None, 0))
-        described.append(
-            Layer(
-                name=f"layers.{index}",
-                type=kind,
-                kind="block",
-                parameters=parameters,
-                active_parameters=parameters,
-                tied_group=group,
-                tied_parameters=tied,
-                forward_flops=flops[kind][0],
-                backward_flops=flops[kind][1],
-                activation_bytes=_affine(measured[kind], "activation_bytes"),
-                transient_bytes=_affine(measured[kind], "transient_bytes"),
-                cut_bytes=_affine(measured[kind], "boundary_bytes"),
-            )
+    described = [
+        _layer(
+            f"layers.{index}",
+            kind,
+            points=measured[kind],
+            parameters=sum(parameter.numel() for parameter in layers[index].parameters()),
+            flops=flops[kind],
+            tied=groups.get(index, (None, 0)),
         )
-    loss = Layer(
-        name="loss",
-        type="loss",
-        kind="loss",
-        parameters=0,
-        active_parameters=0,
-        forward_flops=0,
-        backward_flops=0,
-        activation_bytes=_affine(measured["loss"], "activation_bytes"),
-        transient_bytes=_affine(measured["loss"], "transient_bytes"),
-        cut_bytes=Bytes(per_sample=0),
-    )
-    last = points[types[-2]][0].outputs[0]
-    hidden = points[types[0]][0].outputs[0]
+        for index, kind in enumerate(types[:-1])
+    ]
+    loss = _layer("loss", "loss", points=measured["loss"], parameters=0, flops=(0, 0), tied=(None, 0))
+    first, last = points[types[0]][0].outputs[0], points[types[-2]][0].outputs[0]
     return ModelDescription(
         name=name,
         family="factory",
         sequence_length=model.sequence_length,
         precision=_precision(layers, name),
         attention="eager",
-        hidden_size=hidden.shape[-1] if hidden.ndim > 1 else 1,
+        hidden_size=first.shape[-1] if first.ndim > 1 else 1,
         vocabulary_size=last.shape[-1] if last.ndim > 1 else 1,
         source="traced",
         layers=(*described, loss),
+    )
+
+
+def _layer(
+    name: str,
+    kind: str,
+    *,
+    points: Sequence[TimingPoint],
+    parameters: int,
+    flops: tuple[int, int],
+    tied: tuple[str | None, int],
+) -> Layer:
+    is_loss = kind == "loss"
+    return Layer(
+        name=name,
+        type=kind,
+        kind="loss" if is_loss else "block",
+        parameters=parameters,
+        active_parameters=parameters,
+        tied_group=tied[0],
+        tied_parameters=tied[1],
+        forward_flops=flops[0],
+        backward_flops=flops[1],
+        activation_bytes=_affine(points, "activation_bytes"),
+        transient_bytes=_affine(points, "transient_bytes"),
+        cut_bytes=Bytes(per_sample=0) if is_loss else _affine(points, "boundary_bytes"),
     )
 
 
