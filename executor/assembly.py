@@ -55,6 +55,10 @@ class Settings:
     """Of the random numbers that layers draw."""
     rank_order: RankOrder = "pipe_major"
     device: str = "cpu"
+    pipemare_annealing_steps: int = 0
+    """Steps over which PipeMare raises the learning rates of early stages to the full one (T1)."""
+    pipemare_warm_up_steps: int = 0
+    """Steps that PipeMare runs synchronously at first (T3)."""
 
 
 class Assembly:
@@ -173,9 +177,15 @@ class Assembly:
     def _stage(self, held: HeldStage) -> Stage:
         recipe = find_recipe(self.configuration.schedule)
         modules = list(held.layers)
-        weights = weights_of(self.configuration, modules, stage=held.stage)
+        weights = weights_of(
+            self.configuration,
+            modules,
+            stage=held.stage,
+            annealing_steps=self.settings.pipemare_annealing_steps,
+            warm_up_steps=self.settings.pipemare_warm_up_steps,
+        )
         if weights is not None:
-            self.versioned[held.pipe, held.stage] = VersionedStage(weights, self.weights, stage=held.stage)
+            self.versioned[held.pipe, held.stage] = VersionedStage(weights, self.weights, held)
         return Stage(
             modules,
             first_layer=held.first_layer,

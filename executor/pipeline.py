@@ -109,10 +109,14 @@ class Pipeline:
             rank=self._assembly.number,
             loss_scale=self._training.updater.loss_scale,
         )
+        corrections = [stage.corrections for stage in self._assembly.versioned.values()]
+        parts = [part for found in collect_objects(corrections) for part in found if part]
+        deltas = {name: delta for part in parts for name, delta in part["deltas"].items()}
+        pipemare = {"step": parts[0]["step"], "deltas": deltas} if parts else {}
         problem = ""
         if self._assembly.number == 0:
             try:
-                checkpoint.save(Path(path), state | {"steps": self.steps})
+                checkpoint.save(Path(path), state | {"steps": self.steps, "pipemare": pipemare})
             except CheckpointError as error:
                 problem = str(error)
         problem = collect_objects(problem)[0]
@@ -127,6 +131,8 @@ class Pipeline:
         state = checkpoint.load(Path(path))
         load_training_state(self._assembly.weights, state, loss_scale=self._training.updater.loss_scale)
         self._assembly.statistics.restart()
+        for stage in self._assembly.versioned.values():
+            stage.load_corrections(state.get("pipemare", {}))
         self._training.iteration = int(state["steps"])
 
     def check(self, losses: Sequence[float], learnt: Learnt) -> Check:

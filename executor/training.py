@@ -78,10 +78,17 @@ class Training:
         return self._assembly.program.synchronous
 
     def rounds(self, batches: Sequence[Batch]) -> list[list[Batch]]:
-        """The mini-batches of every program: an asynchronous schedule runs all of them without a flush."""
+        """The mini-batches of every program: an asynchronous schedule runs all of them without a flush.
+
+        But for PipeMare's first steps, which are synchronous (T3): alone in their programs.
+        """
         if self.synchronous:
             return [[batch] for batch in batches]
-        return [list(batches)] if batches else []
+        alone = max(0, self._assembly.settings.pipemare_warm_up_steps - self.iteration)
+        if self._assembly.configuration.schedule != "pipemare":
+            alone = 0
+        rest = list(batches[alone:])
+        return [*([batch] for batch in batches[:alone]), *([rest] if rest else [])]
 
     def run(self, batches: Sequence[Batch], *, update: bool = True) -> Batches:
         """Forward, backward and update of the mini-batches of one round."""

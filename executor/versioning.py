@@ -1,10 +1,11 @@
 """How do the weights of a stage step while micro-batches that read older ones are still alive?"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from torch import nn
 
-from executor.holdings import RankWeights
+from executor.holdings import HeldStage, RankWeights
 from executor.pipemare import PipeMareRule, PipeMareWeights
 from executor.versions import StashedWeights
 from tuner.configuration import Configuration
@@ -42,9 +43,28 @@ def weights_of(
 class VersionedStage:
     """Makes the next version of a stage's weights, with the gradients that are in the rank's buffers."""
 
-    def __init__(self, weights: VersionedWeights, held: RankWeights, *, stage: int) -> None:
+    def __init__(self, weights: VersionedWeights, rank: RankWeights, held: HeldStage) -> None:
         self.weights = weights
-        self._state = held.groups.get(stage)
+        self._state = rank.groups.get(held.stage)
+        trained = {id(p): name for name, p in reversed(list(held.parameters())) if p.requires_grad}
+        self._names = [
+            trained[key] for key in dict.fromkeys(id(p) for _, p in held.parameters()) if key in trained
+        ]
+        """Parameters that are trained, in their order."""
+
+    @property
+    def corrections(self) -> dict[str, Any]:
+        """What a checkpoint must hold of PipeMare: the step, and δ by parameter name; nothing of others."""
+        if not isinstance(self.weights, PipeMareWeights):
+            return {}
+        state = self.weights.state
+        return {"step": state["step"], "deltas": dict(zip(self._names, state["deltas"], strict=False))}
+
+    def load_corrections(self, state: Mapping[str, Any]) -> None:
+        """Go on with what `corrections` gave, of any layout; nothing is done where it is not PipeMare's."""
+        if isinstance(self.weights, PipeMareWeights) and state:
+            deltas = [state["deltas"][name] for name in self._names if name in state["deltas"]]
+            self.weights.load_state({"step": state["step"], "deltas": deltas})
 
     def restart(self) -> None:
         """A new program begins, whose versions count from 0."""
