@@ -113,9 +113,7 @@ def _build(config: Mapping[str, Any], *, precision: Precision, attention: Attent
 class _NothingEmpty(TorchFunctionMode):
     """Uninitialised tensors are made without storage: they are the weights that are filled in later."""
 
-    def __torch_function__(
-        self, func: Any, _types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = dict(kwargs or {})
         if func is torch.empty:
             given["device"] = "meta"
