@@ -41,10 +41,10 @@ async def claim_job(
     await run_in_threadpool(_greet, service, message, caller)
     loop = asyncio.get_running_loop()
     until = loop.time() + message.wait_s
-    ringing = service.bell.listen()
+    ringing, again = service.bell.listen(), False
     try:
         while True:
-            job = await run_in_threadpool(_claim, service, message)
+            job = await run_in_threadpool(_claim, service, message, again=again)
             left_s = until - loop.time()
             if job is not None:
                 return JSONResponse(job.model_dump(mode="json"))
@@ -52,6 +52,7 @@ async def claim_job(
             if left_s <= 0 or service.bell.closed or await request.is_disconnected():
                 return Response(status_code=204)
             await wait_for_ring(ringing, most_s=min(left_s, LOOKED_EVERY_S))
+            again = True
     finally:
         service.bell.leave(ringing)
 
@@ -107,14 +108,17 @@ def _greet(service: Service, message: Claim, caller: Caller) -> None:
         workers.note_worker(session, message.worker, owner=caller.owner, now=now)
 
 
-def _claim(service: Service, message: Claim) -> Job | None:
-    """One look; a claim that is repeated because its answer was lost gets the same job."""
+def _claim(service: Service, message: Claim, *, again: bool) -> Job | None:
+    """One look; a claim that is repeated because its answer was lost gets the same job.
+
+    Who looks `again` while it waits only reads where there is nothing.
+    """
     now, lease = service.clock(), _lease(service)
     with service.database.reading() as session:
-        held = leases.held_by(session, message.token)
+        held = None if again else leases.held_by(session, message.token)
         if held is not None:
             return _assignment(held, lease)
-        if not leases.there_is_work(session, message.worker, now=now):
+        if again and not leases.there_is_work(session, message.worker, now=now):
             return None
     try:
         with service.database.writing() as session:

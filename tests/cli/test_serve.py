@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from cli.serve import _bind
 from tests.cli.command import Shell, finish, start
 
 STUDY = {
@@ -83,6 +84,15 @@ def test_an_interrupt_is_a_clean_end(tmp_path: Path) -> None:
     result = finish(process, timeout=20)
     assert result.code == 0, result.err
     assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_answers_are_not_held_back(host: str) -> None:
+    """Every accepted connection sends at once: Nagle's algorithm would cost each answer 40 ms."""
+    with _bind(host, 0) as listener, socket.create_connection(listener.getsockname()[:2]):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
