@@ -1,8 +1,8 @@
 """How is the service put together? From its settings; `chimera serve` runs what this makes."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -42,21 +42,11 @@ def create_app(settings: Settings | None = None, *, service: Service | None = No
     if settings.bootstrap_key_file is not None:
         _make_first_key(running, Path(settings.bootstrap_key_file))
 
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        upkeep = asyncio.create_task(tidy_forever(running))
-        yield
-        running.bell.close()
-        upkeep.cancel()
-        with suppress(asyncio.CancelledError):
-            await upkeep
-        running.database.close()
-
     app = DescribedApp(
         title="Chimera Tuner",
         description=DESCRIPTION,
         version=version("chimera-tuner"),
-        lifespan=lifespan,
+        lifespan=_lifespan(running),
         docs_url=None,
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
@@ -83,6 +73,22 @@ def create_app(settings: Settings | None = None, *, service: Service | None = No
     for router in routers:
         app.include_router(router)
     return app
+
+
+def _lifespan(running: Service) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    """What goes on beside the requests, and ends with them."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        upkeep = asyncio.create_task(tidy_forever(running))
+        yield
+        running.bell.close()
+        upkeep.cancel()
+        with suppress(asyncio.CancelledError):
+            await upkeep
+        running.database.close()
+
+    return lifespan
 
 
 def _make_first_key(running: Service, path: Path) -> None:
