@@ -26,6 +26,19 @@ __all__ = ["check_bind", "create_app"]
 
 DESCRIPTION = "How should this model be laid out on these accelerators, and why?"
 
+ROUTERS = (
+    plans.router,
+    studies.router,
+    answers.router,
+    *documents.routers,
+    # Before jobs: /v1/jobs/claim is no job.
+    work.router,
+    jobs.router,
+    keys.router,
+    operations.router,
+    pages.router,
+)
+
 
 def create_app(settings: Settings | None = None, *, service: Service | None = None) -> FastAPI:
     """The application; raises ServiceError when the address or the database does not allow it to start.
@@ -38,10 +51,8 @@ def create_app(settings: Settings | None = None, *, service: Service | None = No
         settings=settings,
         database=open_database(settings.database_url, pool_size=settings.database_pool_size),
     )
-
     if settings.bootstrap_key_file is not None:
         _make_first_key(running, Path(settings.bootstrap_key_file))
-
     app = DescribedApp(
         title="Chimera Tuner",
         description=DESCRIPTION,
@@ -58,19 +69,7 @@ def create_app(settings: Settings | None = None, *, service: Service | None = No
     )
     app.state.service = running
     install(app)
-    routers = (
-        plans.router,
-        studies.router,
-        answers.router,
-        *documents.routers,
-        # Before jobs: /v1/jobs/claim is no job.
-        work.router,
-        jobs.router,
-        keys.router,
-        operations.router,
-        pages.router,
-    )
-    for router in routers:
+    for router in ROUTERS:
         app.include_router(router)
     return app
 

@@ -8,7 +8,7 @@ from fastapi.routing import APIRoute
 from sqlalchemy import select
 from starlette.testclient import TestClient
 
-from api.app import check_bind, create_app
+from api.app import ROUTERS, check_bind, create_app
 from api.keys import Scope
 from api.service import Service
 from api.settings import Settings
@@ -25,11 +25,7 @@ ADMIN_ONLY, WORK_ONLY = "/v1/keys", ("/v1/jobs/claim", "/heartbeat", "/finish")
 
 def operations() -> list[tuple[str, str]]:
     """Every method and address of the service."""
-    from api.routes import answers, documents, jobs, keys, operations, pages, plans, studies, work
-
-    routers = (plans, studies, answers, operations, pages, jobs, work, keys)
-    routes = [route for module in routers for route in module.router.routes]
-    routes += [route for router in documents.routers for route in router.routes]
+    routes = [route for router in ROUTERS for route in router.routes]
     return sorted(
         (method, route.path) for route in routes if isinstance(route, APIRoute) for method in route.methods
     )
