@@ -13,8 +13,8 @@ from cli.options import with_options
 from cli.simulate import SCHEDULE
 
 if TYPE_CHECKING:
+    from executor.prepared_trial import PreparedTrial
     from executor.trial import Trial
-    from executor.trial_request import PreparedTrial
     from tuner.enactment import Expectation
 
 EXAMPLE = (

@@ -73,11 +73,7 @@ class Assembly:
         optimizer: OptimizerFactory,
         settings: Settings,
     ) -> None:
-        if not dist.is_initialized():
-            raise ConfigurationError(
-                "there is no process group: start one process for each rank (torchrun --nproc-per-node) "
-                "and call torch.distributed.init_process_group first"
-            )
+        _refuse_no_processes()
         self.configuration = configuration
         self.settings = settings
         self.loss = loss
@@ -87,16 +83,10 @@ class Assembly:
         )
         self.device = torch.device(settings.device)
         self.cuts = cut_layers(len(layers), configuration.stages, settings.partition)
-        self._tied = tuple(
-            tuple((self._stage_of(layer), f"layers.{layer}.{name}") for layer, name in group)
-            for group in settings.tied
-        )
+        self._tied = self._place(settings.tied)
         self.program = self.make_program()
         """Of one iteration."""
-        ranks = [
-            [self.layout.global_rank(group, rank) for rank in range(configuration.depth)]
-            for group in range(configuration.width)
-        ]
+        ranks = self.layout.groups
         self.control = _control_group(ranks, own=self.layout.group)
         """Of this pipeline group, over gloo: shapes."""
         self.transfers = _transfer_group(ranks, own=self.layout.group) if self.backend == "nccl" else None
@@ -120,11 +110,6 @@ class Assembly:
         self.statistics = RunningStatistics(held, groups=self.groups, replicas=replicas)
         self.versioned: dict[Place, VersionedStage] = {}
         self.stages = {(one.pipe, one.stage): self._stage(one) for one in held}
-
-    @property
-    def tied(self) -> tuple[tuple[tuple[int, str], ...], ...]:
-        """(stage, name in the whole model) of each tied group."""
-        return self._tied
 
     @property
     def backend(self) -> Backend:
@@ -158,6 +143,12 @@ class Assembly:
         """The stages of this rank."""
         pipes, stages = (self.program.placement == self.layout.rank).nonzero()
         return [(int(pipe), int(stage)) for pipe, stage in zip(pipes, stages, strict=True)]
+
+    def _place(self, tied: Tied) -> Tied:
+        """(stage, name in the whole model) of each tied group."""
+        return [
+            [(self._stage_of(layer), f"layers.{layer}.{name}") for layer, name in group] for group in tied
+        ]
 
     def _stage_of(self, layer: int) -> int:
         for stage, layers in enumerate(self.cuts):
@@ -194,6 +185,14 @@ class Assembly:
             loss=self.loss if held.stage == self.configuration.stages - 1 else None,
             weights=weights,
             cut_at_layers=recipe.splits_backward,
+        )
+
+
+def _refuse_no_processes() -> None:
+    if not dist.is_initialized():
+        raise ConfigurationError(
+            "there is no process group: start one process for each rank (torchrun --nproc-per-node) "
+            "and call torch.distributed.init_process_group first"
         )
 
 

@@ -14,12 +14,13 @@ from executor.errors import ConfigurationError
 from executor.groups import ParameterGroups
 from executor.iterations import RankIterations, time_iterations
 from executor.layout import Layout
+from executor.prepared_trial import PreparedTrial, prepare
 from executor.probing import message_specs
 from executor.rank_process import Rank
 from executor.recording import Recording, count_events
 from executor.runtime import Runtime
 from executor.transport import Transport, make_transport
-from executor.trial_request import PreparedTrial, prepare, read_trial
+from executor.trial_request import read_trial
 from executor.values import Tensors
 from executor.watched import WatchedRecording, event_operations
 from executor.works import Passage, Target
@@ -72,15 +73,11 @@ def run(spec: Mapping[str, Any], rank: Rank) -> dict[str, Any]:
 
 
 def _runtime(prepared: PreparedTrial, layout: Layout, recorder: WatchedRecording) -> Runtime:
-    program, configuration = prepared.program, prepared.configuration
+    program = prepared.program
     emulated = prepared.request.emulate
     if emulated is None:
         raise ConfigurationError("an emulated trial needs to know what its stages take: give `emulate`")
-    ranks = [
-        [layout.global_rank(group, rank) for rank in range(configuration.depth)]
-        for group in range(configuration.width)
-    ]
-    groups = ParameterGroups(program.placement, ranks=ranks)
+    groups = ParameterGroups(program.placement, ranks=layout.groups)
     updates = EmulatedUpdates(emulated, groups)
     last = program.stages - 1
     works = {

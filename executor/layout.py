@@ -51,7 +51,13 @@ class Layout:
     @property
     def own_group(self) -> tuple[int, ...]:
         """Global ranks of this process's pipeline group, by rank in the program."""
-        return tuple(self.global_rank(self.group, rank) for rank in range(self.configuration.depth))
+        return self.groups[self.group]
+
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Global ranks of every pipeline group, by rank in the program."""
+        width, depth = self.configuration.width, self.configuration.depth
+        return tuple(tuple(self.global_rank(group, rank) for rank in range(depth)) for group in range(width))
 
 
 def cut_layers(layers: int, stages: int, partition: Sequence[int] | None = None) -> tuple[range, ...]:

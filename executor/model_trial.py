@@ -16,13 +16,14 @@ from executor.batches import Batch
 from executor.checking import compare, worst
 from executor.iterations import time_iterations
 from executor.layout import Layout, cut_layers
+from executor.prepared_trial import PreparedTrial, prepare
 from executor.rank_process import Rank
 from executor.recording import Recording, count_events
 from executor.reference import Learnt, learn
 from executor.resolution import refuse_other_ties
 from executor.sources import Model, open_model
 from executor.training import Training
-from executor.trial_request import PreparedTrial, TrialRequest, prepare, read_trial
+from executor.trial_request import TrialRequest, read_trial
 from executor.watched import WatchedRecording, event_operations
 
 CHECKED_STEPS = 2

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from executor.errors import ConfigurationError
-from executor.trial_request import PreparedTrial, TrialRequest, prepare
+from executor.prepared_trial import PreparedTrial, prepare
+from executor.trial_request import TrialRequest
 from profiles import library
 from profiles.timings import Profile
 from tuner.configuration import Configuration

@@ -20,8 +20,8 @@ from executor.launchers.local import launch_locally
 from executor.load import LoadMonitor
 from executor.outcome import Outcome, Status
 from executor.peak_memory import PeakMemory
+from executor.prepared_trial import PreparedTrial
 from executor.recording import measured_timeline
-from executor.trial_request import PreparedTrial
 from executor.watchdog import Limits
 from tuner.operation_costs import OperationCosts
 from tuner.simulation import simulate

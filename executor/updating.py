@@ -14,8 +14,8 @@ import torch.distributed as dist
 from executor.groups import ParameterGroups
 from executor.holdings import RankWeights
 from executor.precision import LossScale
+from executor.prepared_trial import refuse_asynchronous
 from executor.synchronization import Synchronizer
-from executor.trial_request import refuse_asynchronous
 from tuner.schedules.program import Op, Program
 
 Place = tuple[int, int]

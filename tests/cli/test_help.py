@@ -41,7 +41,7 @@ def test_every_help_ends_with_an_example(chimera: Shell, words: tuple[str, ...])
 def test_the_example_runs(
     chimera: Shell, words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What help shows can be pasted; `serve` runs until stopped, `key revoke` needs a key: see their tests."""
+    """What help shows can be pasted; `serve` runs until stopped, `key revoke` needs a key."""
     monkeypatch.chdir(tmp_path)
     for _, *arguments in read_examples(chimera(*words, "--help").out):
         result = chimera(*arguments)

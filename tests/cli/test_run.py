@@ -9,8 +9,9 @@ import pytest
 
 from cli.run import exit_code_of, read_emulation
 from executor.outcome import Failure, Outcome, Status
+from executor.prepared_trial import prepare
 from executor.trial import RankResult, Trial
-from executor.trial_request import prepare, read_trial
+from executor.trial_request import read_trial
 from tests.cli.command import Shell
 
 EMULATE = ("--emulate", "forward_s=0.004,backward_s=0.008")

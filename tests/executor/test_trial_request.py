@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from executor.errors import ConfigurationError
+from executor.prepared_trial import prepare
 from executor.trial import RankResult, iteration_spans, periods
-from executor.trial_request import prepare, read_trial
+from executor.trial_request import read_trial
 from tuner.errors import ScheduleError
 from tuner.simulation import simulate
 
