@@ -18,9 +18,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import pipelining
 
-from executor.pipeline import Pipeline
-from executor.emulation import sharpen_sleep, sleep
-from executor.loss import mean_squared_error
+from executor.models.loss import mean_squared_error
+from executor.running.pipeline import Pipeline
+from executor.trials.emulation import sharpen_sleep, sleep
 from tests.executor.processes import run_ranks
 from tuner.configuration import Configuration
 

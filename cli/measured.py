@@ -10,7 +10,7 @@ import click
 from cli.errors import InputError, UnavailableError
 
 if TYPE_CHECKING:
-    from executor.profiling import Plan
+    from executor.measuring.profiling import Plan
     from profiles.model import ModelDescription
     from profiles.timings import Profile
 
@@ -40,7 +40,7 @@ def measure(
         seed=seed,
     )
     from executor.errors import ConfigurationError, ExecutorError
-    from executor.profiling import take_profile
+    from executor.measuring.profiling import take_profile
 
     try:
         opened, description, name = _open(model, seed=seed, **shape)
@@ -56,8 +56,8 @@ def measure(
 
 def _plan(**options: Any) -> Plan:
     try:
-        from executor import environment
-        from executor.profiling import Plan
+        from executor.measuring import environment
+        from executor.measuring.profiling import Plan
     except ImportError as error:
         raise UnavailableError(
             f"measuring needs the executor: {error}. Install chimera-tuner[executor], or use --on estimate"
@@ -72,8 +72,8 @@ def _plan(**options: Any) -> Plan:
 def _open(model: str, *, seed: int, **shape: Any) -> tuple[Any, ModelDescription | None, str]:
     """What to run, its description (a factory has none yet) and its name."""
     from cli.sources import read_model
-    from executor.factories import is_factory
-    from executor.sources import describe_model, open_model
+    from executor.models.factories import is_factory
+    from executor.models.sources import describe_model, open_model
 
     if is_factory(model):
         given = [f"--{key.replace('_', '-')}" for key, value in shape.items() if value is not None]

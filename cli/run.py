@@ -13,8 +13,8 @@ from cli.options import with_options
 from cli.simulate import SCHEDULE
 
 if TYPE_CHECKING:
-    from executor.prepared_trial import PreparedTrial
-    from executor.trial import Trial
+    from executor.trials.prepared_trial import PreparedTrial
+    from executor.trials.trial import Trial
     from tuner.enactment import Expectation
 
 EXAMPLE = (
@@ -95,7 +95,7 @@ def run(*, trace: Path | None, as_json: bool, **asked: Any) -> int:
     trial = _run(prepared, expected)
     if trace and trial.measured is not None:
         from cli.files import write_whole
-        from executor.compared_trace import compared_trace
+        from executor.trials.compared_trace import compared_trace
 
         write_whole(trace, compared_trace(trial.measured, trial.predicted))
         click.echo(f"Wrote the timelines to {trace}", err=True)
@@ -112,7 +112,7 @@ def run(*, trace: Path | None, as_json: bool, **asked: Any) -> int:
 
 def exit_code_of(trial: Trial) -> int:
     """0 done, 1 it ran and the answer is negative, 3 it cannot be told."""
-    from executor.outcome import Status
+    from executor.launchers.outcome import Status
 
     if trial.status == Status.OK:
         check = trial.document()["check"]
@@ -131,8 +131,8 @@ def _lost(trial: Trial) -> bool:
 def _prepare(asked: dict[str, Any]) -> tuple[PreparedTrial, Expectation | None]:
     from cli.sources import read_cluster, read_model
     from executor.errors import ConfigurationError, ModelError
-    from executor.resolution import resolve
-    from executor.trial_request import read_trial
+    from executor.trials.resolution import resolve
+    from executor.trials.trial_request import read_trial
 
     cluster, named = read_cluster(asked.pop("cluster")), asked.pop("profile")
     profile = read_model(named)[1] if named else None
@@ -191,7 +191,7 @@ def _run(prepared: PreparedTrial, expected: Expectation | None) -> Trial:
     if find_spec("torch") is None:
         raise UnavailableError("running needs torch: pip install 'chimera-tuner[executor]'")
     from executor.errors import ExecutorError
-    from executor.trial import run_trial
+    from executor.trials.trial import run_trial
 
     click.echo(f"Running {prepared.configuration} in {prepared.request.ranks} processes", err=True)
     try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cli.quantities import gigabytes, percent, seconds
 
 if TYPE_CHECKING:
-    from executor.trial import Trial
+    from executor.trials.trial import Trial
 
 _NEXT = {
     "ok": "Next: --trace FILE writes both timelines; --json has every number.",

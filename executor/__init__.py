@@ -8,20 +8,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from executor.assembly import Settings
-    from executor.loss import Loss, cross_entropy, mean_squared_error
-    from executor.pipeline import Pipeline
+    from executor.models.loss import Loss, cross_entropy, mean_squared_error
+    from executor.running.assembly import Settings
+    from executor.running.pipeline import Pipeline
     from tuner.configuration import Configuration
 
 __all__ = ["Configuration", "Loss", "Pipeline", "Settings", "cross_entropy", "mean_squared_error"]
 
 _HOMES = {
     "Configuration": "tuner.configuration",
-    "Loss": "executor.loss",
-    "Pipeline": "executor.pipeline",
-    "Settings": "executor.assembly",
-    "cross_entropy": "executor.loss",
-    "mean_squared_error": "executor.loss",
+    "Loss": "executor.models.loss",
+    "Pipeline": "executor.running.pipeline",
+    "Settings": "executor.running.assembly",
+    "cross_entropy": "executor.models.loss",
+    "mean_squared_error": "executor.models.loss",
 }
 
 

@@ -10,7 +10,7 @@ import sys
 from multiprocessing import forkserver
 from pathlib import Path
 
-from executor.processes import die_with_parent
+from executor.launchers.processes import die_with_parent
 
 
 def main() -> None:

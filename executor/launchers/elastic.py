@@ -10,7 +10,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from executor.launchers.launch import read_launch
-from executor.rank_process import rank_main
+from executor.launchers.rank_process import rank_main
 
 _POLL_S = 0.03
 _START_UP_S = 300

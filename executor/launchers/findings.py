@@ -7,10 +7,10 @@ import os
 import signal
 from typing import Any
 
-from executor.failure import Meaning
+from executor.launchers.failure import Meaning
 from executor.launchers.launch import Launch
-from executor.outcome import Failure, OperationAt, Outcome, Status, signal_name
-from executor.watchdog import Cause, Limits
+from executor.launchers.outcome import Failure, OperationAt, Outcome, Status, signal_name
+from executor.launchers.watchdog import Cause, Limits
 from tuner.schedules.program import Collective, Kind, Op
 
 Document = dict[str, Any]

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from executor.watchdog import Limits
+from executor.launchers.watchdog import Limits
 
 
 @dataclass(frozen=True)
@@ -16,8 +16,8 @@ class Launch:
     """Ranks that run one function each."""
 
     body: str
-    """`package.module:function`, called as function(spec, rank) with an executor.rank_process.Rank; what it
-    returns must be fit for JSON."""
+    """`package.module:function`, called as function(spec, rank) with a Rank of `rank_process`; what it returns
+    must be fit for JSON."""
     spec: dict[str, Any]
     """Handed to the body; fit for JSON."""
     ranks: int

@@ -21,7 +21,7 @@ import time
 from executor.errors import TrialError
 from executor.launchers.findings import read_findings
 from executor.launchers.launch import Launch, MemoryFile
-from executor.outcome import Outcome
+from executor.launchers.outcome import Outcome
 
 _SUPERVISOR_S = 30.0
 """So much longer than the run itself the supervisor may take: to start, to end everything, to answer."""

@@ -3,7 +3,7 @@
 import numpy  # noqa: F401
 import torch.nn  # noqa: F401
 
-import executor.rank_process  # noqa: F401
-from executor.processes import die_with_parent
+import executor.launchers.rank_process  # noqa: F401
+from executor.launchers.processes import die_with_parent
 
 die_with_parent()

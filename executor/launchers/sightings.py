@@ -8,9 +8,9 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from executor.processes import read_status
-from executor.progress import ProgressArea, RankRecord
-from executor.watchdog import Sighting
+from executor.launchers.processes import read_status
+from executor.launchers.progress import ProgressArea, RankRecord
+from executor.launchers.watchdog import Sighting
 
 _STATES_NS = 300_000_000
 """So often states are looked up: a stopped process does not tell."""

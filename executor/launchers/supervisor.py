@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from executor.launchers.launch import Launch, MemoryFile, read_launch
+from executor.launchers.processes import adopt_orphans, collect, end_descendants
+from executor.launchers.progress import ProgressArea
+from executor.launchers.rank_process import log_name
 from executor.launchers.sightings import RankWatch
-from executor.processes import adopt_orphans, collect, end_descendants
-from executor.progress import ProgressArea
-from executor.rank_process import log_name
-from executor.watchdog import Cause, Verdict, judge
+from executor.launchers.watchdog import Cause, Verdict, judge
 
 _TICK_MS = 100
 _EXIT_STATUS_S = 1.0

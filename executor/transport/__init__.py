@@ -46,7 +46,7 @@ class Transport(Protocol):
         """What came: leaves, which require gradients where the spec says so; raises TransportError."""
 
     def release(self, messages: Sequence[Message]) -> None:
-        """Let go of sends that are known to have been received (`executor.releases`); returns at once."""
+        """Let go of sends that are known to have arrived (`executor.running.releases`); returns at once."""
 
     def finish(self) -> None:
         """End an iteration: everything sent has been received."""

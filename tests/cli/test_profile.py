@@ -97,7 +97,7 @@ def test_a_device_that_is_not_there_cannot_be_measured(
     chimera: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The question is sound but has no answer here: exit code 3, and what to do instead."""
-    monkeypatch.setattr("executor.environment.has_cuda", lambda: False)
+    monkeypatch.setattr("executor.measuring.environment.has_cuda", lambda: False)
     result = chimera("profile", "--model", "tiny-gpt", "--on", "cuda")
     assert (result.code, result.out) == (3, "")
     assert "--on estimate" in result.err

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from cli.run import exit_code_of, read_emulation
-from executor.outcome import Failure, Outcome, Status
-from executor.prepared_trial import prepare
-from executor.trial import RankResult, Trial
-from executor.trial_request import read_trial
+from executor.launchers.outcome import Failure, Outcome, Status
+from executor.trials.prepared_trial import prepare
+from executor.trials.trial import RankResult, Trial
+from executor.trials.trial_request import read_trial
 from tests.cli.command import Shell
 
 EMULATE = ("--emulate", "forward_s=0.004,backward_s=0.008")

@@ -11,14 +11,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from executor.groups import ParameterGroups
-from executor.holdings import HeldStage, RankWeights, TiedGroups, groups_of
-from executor.precision import Numerics
-from executor.running_statistics import RunningStatistics
-from executor.steps import OptimizerFactory
-from executor.synchronization import Synchronizer
-from executor.updating import Updater
-from executor.weights import equalise
+from executor.weights.groups import ParameterGroups
+from executor.weights.holdings import HeldStage, RankWeights, TiedGroups, groups_of
+from executor.weights.precision import Numerics
+from executor.weights.replicas import equalise
+from executor.weights.running_statistics import RunningStatistics
+from executor.weights.steps import OptimizerFactory
+from executor.weights.synchronization import Synchronizer
+from executor.weights.updating import Updater
 from tuner.schedules.generators import generate
 from tuner.schedules.lowering import Lowering, lower
 from tuner.schedules.program import Kind, Op, Program

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from executor.loss import Loss, mean_squared_error
-from executor.stage import Stage
+from executor.models.loss import Loss, mean_squared_error
+from executor.running.works import Passage, Target
+from executor.stages.stage import Stage
 from executor.values import Tensors, specs_of
-from executor.works import Passage, Target
 
 Layers = list[nn.Module]
 

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from executor.assembly import Settings
-from executor.checking import Check, worst
 from executor.errors import ExecutorError
-from executor.loss import Loss, mean_squared_error
-from executor.pipeline import Pipeline
-from executor.reference import Learnt, learn
+from executor.models.loss import Loss, mean_squared_error
+from executor.running.assembly import Settings
+from executor.running.checking import Check, worst
+from executor.running.pipeline import Pipeline
+from executor.running.reference import Learnt, learn
 from tuner.configuration import Configuration
 from tuner.errors import TunerError
 

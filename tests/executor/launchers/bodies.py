@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from executor.rank_process import Rank
+from executor.launchers.rank_process import Rank
 from tuner.schedules.program import Kind, Op
 
 Spec = dict[str, Any]

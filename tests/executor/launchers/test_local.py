@@ -12,8 +12,8 @@ import pytest
 
 from executor.launchers.launch import Launch
 from executor.launchers.local import launch_locally
-from executor.outcome import Failure, Outcome, Status
-from executor.watchdog import Limits
+from executor.launchers.outcome import Failure, Outcome, Status
+from executor.launchers.watchdog import Limits
 from tests.executor.launchers.remains import Remains
 
 BODIES = "tests.executor.launchers.bodies:"

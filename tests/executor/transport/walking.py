@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from executor.releases import release_points
+from executor.running.releases import release_points
 from executor.transport import Key, Transport
 from executor.values import Spec, Tensors, gradient_specs
 from tuner.schedules.generators import generate
@@ -77,7 +77,7 @@ def walk(
     specs: Mapping[Key, tuple[Spec, ...]],
     device: str | torch.device = "cpu",
 ) -> Walked:
-    """Exchange one rank's messages, letting sends go as `executor.releases` says; raises on a wrong one."""
+    """Exchange one rank's messages, letting sends go as `releases` says; raises on a wrong one."""
     points, walked = release_points(program, rank), Walked()
     alive: list[weakref.ref[Tensor]] = []
     for travelling, group in groupby(program.ranks[rank], key=lambda step: _travels(step[0])):

@@ -1,0 +1,1 @@
+"""How long do layers and links take on this machine?"""

@@ -1,0 +1,1 @@
+"""Which layers, losses and data are run?"""

@@ -1,0 +1,1 @@
+"""How does a rank run its lowered programs, mini-batch after mini-batch?"""

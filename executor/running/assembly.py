@@ -1,0 +1,210 @@
+"""What does one rank hold and need, so that it can run the programs of a configuration?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from executor.errors import ConfigurationError
+from executor.models.loss import Loss
+from executor.running.layout import Layout, RankOrder, cut_layers
+from executor.stages.stage import Stage
+from executor.stages.versioning import VersionedStage, weights_of
+from executor.transport import Backend
+from executor.weights.groups import ParameterGroups
+from executor.weights.holdings import HeldStage, RankWeights, groups_of
+from executor.weights.precision import Numerics, Precision
+from executor.weights.replicas import equalise
+from executor.weights.running_statistics import RunningStatistics
+from executor.weights.steps import OptimizerFactory
+from executor.weights.synchronization import Synchronizer
+from tuner.configuration import Configuration
+from tuner.schedules.generators import find_recipe, generate
+from tuner.schedules.lowering import Lowering, lower
+from tuner.schedules.ordering import in_common_order
+from tuner.schedules.program import Program
+from tuner.schedules.updates import Synchronization, SyncPolicy
+
+Place = tuple[int, int]
+"""(pipe, stage)"""
+
+Tied = Sequence[Sequence[tuple[int, str]]]
+"""(layer, name within it) of the parameters that are one, for each tied group."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a configuration is run; all of it leaves the weights of a synchronous schedule as they would be."""
+
+    partition: tuple[int, ...] | None = None
+    """Layers of each stage; cut evenly unless given."""
+    tied: Tied = ()
+    precision: Precision = "float32"
+    """bfloat16 and float16 run mixed, with float32 master weights."""
+    gradient_precision: Literal["float32", "same"] = "float32"
+    optimizer_sharding: Literal["none", "replicas"] = "none"
+    sync_policy: SyncPolicy = "eager_opt"
+    buckets: int = 1
+    """Collectives of each stage's gradients."""
+    clip_norm: float | None = None
+    """Largest norm of the gradient of the whole model."""
+    seed: int = 0
+    """Of the random numbers that layers draw."""
+    rank_order: RankOrder = "pipe_major"
+    device: str = "cpu"
+    pipemare_annealing_steps: int = 0
+    """Steps over which PipeMare raises the learning rates of early stages to the full one (T1)."""
+    pipemare_warm_up_steps: int = 0
+    """Steps that PipeMare runs synchronously at first (T3)."""
+
+
+class Assembly:
+    """The stages, weights and process groups of one rank; every process makes one, in the same order."""
+
+    def __init__(
+        self,
+        layers: Sequence[nn.Module],
+        loss: Loss,
+        configuration: Configuration,
+        *,
+        optimizer: OptimizerFactory,
+        settings: Settings,
+    ) -> None:
+        _refuse_no_processes()
+        self.configuration = configuration
+        self.settings = settings
+        self.loss = loss
+        self.number = dist.get_rank()
+        self.layout = Layout.of_process(
+            configuration, self.number, processes=dist.get_world_size(), order=settings.rank_order
+        )
+        self.device = torch.device(settings.device)
+        self.cuts = cut_layers(len(layers), configuration.stages, settings.partition)
+        self._tied = self._place(settings.tied)
+        self.program = self.make_program()
+        """Of one iteration."""
+        ranks = self.layout.groups
+        self.control = _control_group(ranks, own=self.layout.group)
+        """Of this pipeline group, over gloo: shapes."""
+        self.transfers = _transfer_group(ranks, own=self.layout.group) if self.backend == "nccl" else None
+        """Of this pipeline group, over NCCL: activations and gradients; None for the default group."""
+        self.groups = ParameterGroups(self.program.placement, ranks=ranks, tied=groups_of(self._tied))
+        held = [self._hold(layers, *place) for place in self._places()]
+        self.held = tuple(held)
+        equalise(held, groups=self.groups, tied=self._tied)
+        self.weights = RankWeights(
+            held,
+            rank=self.number,
+            groups=self.groups,
+            optimizer=optimizer,
+            numerics=Numerics(settings.precision, settings.gradient_precision),
+            buckets=settings.buckets,
+            sharded=settings.optimizer_sharding == "replicas",
+            tied=self._tied,
+        )
+        self.synchronizer = Synchronizer(self.weights, self.groups)
+        replicas = configuration.width * self.program.pipes
+        self.statistics = RunningStatistics(held, groups=self.groups, replicas=replicas)
+        self.versioned: dict[Place, VersionedStage] = {}
+        self.stages = {(one.pipe, one.stage): self._stage(one) for one in held}
+
+    @property
+    def backend(self) -> Backend:
+        """What carries messages."""
+        on_cuda = self.device.type == "cuda"
+        return "nccl" if on_cuda and "nccl" in dist.get_backend_config() else "gloo"
+
+    def make_program(self, iterations: int = 1) -> Program:
+        """The lowered program of this configuration; raises ScheduleError where it cannot run that way."""
+        configuration, settings = self.configuration, self.settings
+        recipe = find_recipe(configuration.schedule)
+        generated = generate(
+            configuration.schedule,
+            depth=configuration.depth,
+            micro_batches=configuration.micro_batches,
+            scaling=configuration.scaling,
+            pipe_pairs=configuration.pipe_pairs,
+            chunks=configuration.chunks if "chunks" in recipe.options else None,
+            iterations=iterations,
+        )
+        synchronization = Synchronization(
+            policy=settings.sync_policy,
+            buckets=settings.buckets,
+            sharded=settings.optimizer_sharding == "replicas",
+            tied=groups_of(self._tied),
+        )
+        program = lower(generated, Lowering(synchronization))
+        return in_common_order(program) if self.backend == "nccl" else program
+
+    def _places(self) -> list[Place]:
+        """The stages of this rank."""
+        pipes, stages = (self.program.placement == self.layout.rank).nonzero()
+        return [(int(pipe), int(stage)) for pipe, stage in zip(pipes, stages, strict=True)]
+
+    def _place(self, tied: Tied) -> Tied:
+        """(stage, name in the whole model) of each tied group."""
+        return [
+            [(self._stage_of(layer), f"layers.{layer}.{name}") for layer, name in group] for group in tied
+        ]
+
+    def _stage_of(self, layer: int) -> int:
+        for stage, layers in enumerate(self.cuts):
+            if layer in layers:
+                return stage
+        raise ConfigurationError(
+            f"there is no layer {layer} to tie: the model has layers 0 to {self.cuts[-1].stop - 1}"
+        )
+
+    def _hold(self, layers: Sequence[nn.Module], pipe: int, stage: int) -> HeldStage:
+        numbers = self.cuts[stage]
+        modules = nn.ModuleList([layers[number] for number in numbers])
+        if self.settings.precision == "float64":
+            modules.to(torch.float64)
+        return HeldStage(pipe, stage, modules.to(self.device).train(), numbers.start)
+
+    def _stage(self, held: HeldStage) -> Stage:
+        recipe = find_recipe(self.configuration.schedule)
+        modules = list(held.layers)
+        weights = weights_of(
+            self.configuration,
+            modules,
+            stage=held.stage,
+            annealing_steps=self.settings.pipemare_annealing_steps,
+            warm_up_steps=self.settings.pipemare_warm_up_steps,
+        )
+        if weights is not None:
+            self.versioned[held.pipe, held.stage] = VersionedStage(weights, self.weights, held)
+        return Stage(
+            modules,
+            first_layer=held.first_layer,
+            recompute=self.configuration.recompute,
+            seed=self.settings.seed,
+            loss=self.loss if held.stage == self.configuration.stages - 1 else None,
+            weights=weights,
+            cut_at_layers=recipe.splits_backward,
+        )
+
+
+def _refuse_no_processes() -> None:
+    if not dist.is_initialized():
+        raise ConfigurationError(
+            "there is no process group: start one process for each rank (torchrun --nproc-per-node) "
+            "and call torch.distributed.init_process_group first"
+        )
+
+
+def _control_group(ranks: Sequence[Sequence[int]], *, own: int) -> dist.ProcessGroup | None:
+    """What a pipeline group agrees over, on the CPU; None where the default group serves."""
+    if len(ranks) == 1 and dist.get_backend() == "gloo":
+        return None
+    made: list[dist.ProcessGroup] = [dist.new_group(list(members), backend="gloo") for members in ranks]
+    return made[own]
+
+
+def _transfer_group(ranks: Sequence[Sequence[int]], *, own: int) -> dist.ProcessGroup:
+    """A communicator of the messages alone, beside those of the collectives."""
+    made: list[dist.ProcessGroup] = [dist.new_group(list(members), backend="nccl") for members in ranks]
+    return made[own]

@@ -1,0 +1,87 @@
+"""Which samples does each micro-batch of each pipeline group hold?"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from executor.errors import ConfigurationError
+from executor.running.works import Passage, Target
+from executor.values import Tensors, as_tensors
+from tuner.schedules.program import Op
+
+Batch = tuple[Tensors | Tensor, Tensor]
+"""Inputs and targets of a whole mini-batch, samples first; every rank is given the same."""
+
+
+class Batches:
+    """The mini-batches of one run of a program, cut into width * micro_batches runs of samples.
+
+    Sizes differ by at most one sample, the larger ones first; group w has the micro-batches w·N to w·N + N−1.
+    """
+
+    def __init__(
+        self,
+        batches: Sequence[Batch],
+        *,
+        micro_batches: int,
+        width: int,
+        group: int,
+        count: Callable[[Tensor], float],
+        first_iteration: int = 0,
+        device: torch.device | None = None,
+    ) -> None:
+        """`count` gives the loss's denominator of a target; iterations count from `first_iteration`."""
+        self._offset = group * micro_batches
+        self.first_iteration = first_iteration
+        self.pieces = pieces = micro_batches * width
+        """Micro-batches of a mini-batch, over all groups."""
+        self._inputs: list[list[Tensors]] = []
+        self._targets: list[list[Target]] = []
+        self._counts: list[list[float]] = []
+        for inputs, targets in batches:
+            tensors = tuple(tensor.to(device) for tensor in as_tensors(inputs))
+            _refuse_uneven((*tensors, targets), pieces=pieces)
+            cut = [torch.tensor_split(tensor, pieces) for tensor in tensors]
+            self._inputs.append([tuple(piece[m] for piece in cut) for m in range(pieces)])
+            answers = torch.tensor_split(targets.to(device), pieces)
+            self._counts.append([count(answer) for answer in answers])
+            total = sum(self._counts[-1])
+            self._targets.append([Target(answer, total) for answer in answers])
+
+    @property
+    def iterations(self) -> int:
+        """Mini-batches."""
+        return len(self._inputs)
+
+    def passage(self, op: Op) -> Passage:
+        """The micro-batch of an operation, numbered over all groups."""
+        return Passage(self.first_iteration + op.iteration, self._offset + op.micro_batch)
+
+    def inputs(self, op: Op) -> Tensors:
+        """[samples, ...] of one micro-batch."""
+        return self._inputs[op.iteration][self._offset + op.micro_batch]
+
+    def target(self, op: Op) -> Target:
+        """What the last stage compares with."""
+        return self._targets[op.iteration][self._offset + op.micro_batch]
+
+    def mean(self, iteration: int, losses: Sequence[float]) -> float:
+        """The mean loss of a mini-batch from those of its micro-batches, added up in their order."""
+        counts = self._counts[iteration]
+        return sum(count * loss for count, loss in zip(counts, losses, strict=True)) / (sum(counts) or 1.0)
+
+
+def _refuse_uneven(tensors: Tensors, *, pieces: int) -> None:
+    sizes = {tensor.shape[0] if tensor.ndim else 0 for tensor in tensors}
+    if len(sizes) > 1:
+        raise ConfigurationError(
+            f"inputs and targets have {' and '.join(map(str, sorted(sizes)))} samples: the first "
+            "dimension of all of them counts samples"
+        )
+    samples = sizes.pop()
+    if samples < pieces:
+        raise ConfigurationError(
+            f"a mini-batch of {samples} samples cannot be cut into {pieces} micro-batches (N·W): use at most "
+            f"{samples} micro-batches, or more samples"
+        )

@@ -1,0 +1,78 @@
+"""What does one process make of the same mini-batches? What a pipeline's weights must equal."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from executor.models.loss import Loss
+from executor.running.batches import Batch
+from executor.stages.seeding import seed_layer
+from executor.values import Tensors, as_tensors
+
+
+@dataclass
+class Learnt:
+    """The state of a model after some steps in one process."""
+
+    losses: list[float] = field(default_factory=list)
+    gradients: dict[str, Tensor] = field(default_factory=dict)
+    """Of the last step, by layers.<i>.<name>, before clipping."""
+    weights: dict[str, Tensor] = field(default_factory=dict)
+
+
+def learn(
+    layers: Sequence[nn.Module],
+    loss: Loss,
+    batches: Iterable[Batch],
+    *,
+    optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer],
+    micro_batches: int = 1,
+    clip_norm: float | None = None,
+    seed: int = 0,
+) -> Learnt:
+    """Train all layers as they are, an optimizer step for each mini-batch.
+
+    With several micro-batches a mini-batch is cut as the pipelines of `micro_batches` in all would cut it, so
+    that dropout draws the same masks; the gradient is Σ n·g / Σn, whatever their number.
+    """
+    model = nn.ModuleList(layers).train()
+    stepper = optimizer([parameter for parameter in model.parameters() if parameter.requires_grad])
+    learnt = Learnt()
+    for iteration, (inputs, targets) in enumerate(batches):
+        stepper.zero_grad()
+        pieces = [torch.tensor_split(tensor, micro_batches) for tensor in (*as_tensors(inputs), targets)]
+        total = sum(loss.count(target) for target in pieces[-1])
+        summed = 0.0
+        for number, (*values, target) in enumerate(zip(*pieces, strict=True)):
+            outputs = _forward(layers, tuple(values), seed=seed, iteration=iteration, micro_batch=number)
+            mean = loss.loss_function(outputs, target)
+            count = loss.count(target)
+            torch.autograd.backward(mean, torch.full_like(mean, count / total))
+            summed += count * mean.item()
+        learnt.losses.append(summed / total)
+        learnt.gradients = {name: gradient.clone() for name, gradient in _gradients(layers)}
+        if clip_norm is not None:
+            nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
+        stepper.step()
+    learnt.weights = {f"layers.{name}": value.detach().clone() for name, value in model.state_dict().items()}
+    return learnt
+
+
+def _forward(
+    layers: Sequence[nn.Module], values: Tensors, *, seed: int, iteration: int, micro_batch: int
+) -> Tensors:
+    for number, layer in enumerate(layers):
+        seed_layer(seed, iteration=iteration, micro_batch=micro_batch, part=0, layer=number)
+        values = as_tensors(layer(*values))
+    return values
+
+
+def _gradients(layers: Sequence[nn.Module]) -> list[tuple[str, Tensor]]:
+    return [
+        (f"layers.{number}.{name}", parameter.grad)
+        for number, layer in enumerate(layers)
+        for name, parameter in layer.named_parameters()
+        if parameter.grad is not None
+    ]

@@ -1,0 +1,1 @@
+"""What does one replica of a stage compute, and which weights does it read?"""

@@ -1,0 +1,1 @@
+"""What is in a model, found out on tensors without data?"""

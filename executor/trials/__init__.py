@@ -1,0 +1,1 @@
+"""How does one configuration do when it is really run?"""

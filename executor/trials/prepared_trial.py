@@ -1,0 +1,120 @@
+"""Can a trial run that way? Its program, checked and run dry before anything is launched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from executor.errors import ConfigurationError
+from executor.trials.trial_request import TrialRequest
+from tuner.configuration import Configuration
+from tuner.operation_costs import OperationCosts
+from tuner.schedules.dry_run import dry_run
+from tuner.schedules.generators import find_recipe, generate
+from tuner.schedules.lowering import Lowering, lower
+from tuner.schedules.ordering import in_common_order
+from tuner.schedules.program import Program
+from tuner.schedules.updates import Synchronization
+from tuner.schedules.validation import validate
+
+
+@dataclass(frozen=True)
+class PreparedTrial:
+    """A request that can run."""
+
+    request: TrialRequest
+    configuration: Configuration
+    program: Program
+    """Lowered; of one iteration where the schedule is synchronous, else of all of them."""
+
+    @property
+    def costs(self) -> OperationCosts | None:
+        """What its operations take, where that is known before they are run."""
+        emulated, request = self.request.emulate, self.request
+        if emulated is None:
+            return None
+        return OperationCosts.uniform(
+            self.program,
+            forward_s=emulated.forward_s,
+            backward_s=emulated.backward_s + emulated.recompute_s,
+            weight_gradient_s=emulated.weight_gradient_s,
+            hop_latency_s=emulated.hop_s,
+            update_s=emulated.update_s,
+            sync_s=emulated.all_reduce_s if self.program.pipes * request.width > 1 else 0.0,
+        )
+
+
+def prepare(request: TrialRequest) -> PreparedTrial:
+    """The program that will run, run dry; raises ScheduleError where it cannot run that way."""
+    recipe = find_recipe(request.schedule)
+    if not recipe.synchronous:
+        refuse_asynchronous(
+            request.schedule,
+            float16=request.precision == "float16",
+            tied=len(request.tied),
+            sharded=request.optimizer_sharding != "none",
+        )
+    _refuse_odd_halves(request)
+    generated = generate(
+        request.schedule,
+        depth=request.depth,
+        micro_batches=request.micro_batches,
+        scaling=request.scaling,
+        pipe_pairs=request.pipe_pairs,
+        chunks=request.chunks,
+        iterations=1 if recipe.synchronous else request.warm_up + request.iterations,
+    )
+    validate(generated)
+    program = _lowered(request, generated)
+    configuration = Configuration(
+        request.schedule,
+        width=request.width,
+        depth=request.depth,
+        micro_batch_size=request.micro_batch_size,
+        micro_batches=request.micro_batches,
+        recompute=request.recompute,
+        scaling=request.scaling,
+        pipe_pairs=request.pipe_pairs,
+        chunks=program.chunks,
+    )
+    return PreparedTrial(request, configuration, program)
+
+
+def _lowered(request: TrialRequest, generated: Program) -> Program:
+    """With messages and collectives, and run dry under the rules of its transport."""
+    synchronization = Synchronization(
+        policy=request.sync_policy,
+        buckets=request.buckets,
+        sharded=request.optimizer_sharding == "replicas",
+        tied=request.tied,
+    )
+    program, ordered = lower(generated, Lowering(synchronization)), request.device == "cuda"
+    if ordered:
+        program = in_common_order(program)
+    dry_run(program, "ordered" if ordered else "rendezvous")
+    return program
+
+
+def refuse_asynchronous(
+    scheme: str, *, float16: bool, tied: int, sharded: bool, max_norm: float | None = None
+) -> None:
+    """Raises ConfigurationError for what needs the updates of all stages at once."""
+    asked = {
+        f"gradient clipping (max_norm {max_norm})": max_norm is not None,
+        "float16 with its loss scale": float16,
+        f"{tied} group{'s' * (tied != 1)} of tied parameters": tied > 0,
+        "a sharded optimizer": sharded,
+    }
+    for what, is_asked in asked.items():
+        if is_asked:
+            raise ConfigurationError(
+                f"{scheme} updates its stages at different times, and {what} would need all of them at once: "
+                "leave it out, or choose a synchronous schedule"
+            )
+
+
+def _refuse_odd_halves(request: TrialRequest) -> None:
+    if request.model is not None and request.scaling == "halving" and request.micro_batch_size % 2:
+        raise ConfigurationError(
+            f"halving runs backwards on halves of a micro-batch, and {request.micro_batch_size} samples have "
+            "none: choose an even --micro-batch-size"
+        )

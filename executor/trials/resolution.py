@@ -1,0 +1,97 @@
+"""What does the model of a trial decide: where it is cut, what is tied, and how long it should take?
+
+Known families and profiles are answered by arithmetic, without torch; a factory's code has to be run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from executor.errors import ConfigurationError
+from executor.trials.prepared_trial import PreparedTrial, prepare
+from executor.trials.trial_request import TrialRequest
+from profiles import library
+from profiles.timings import Profile
+from tuner.configuration import Configuration
+from tuner.enactment import Expectation, expect
+from tuner.request import read_request
+from tuner.schedules import SCHEMES
+from tuner.schedules.generators import find_recipe
+
+
+def resolve(
+    request: TrialRequest, *, cluster: Any = "local-cpu", profile: Profile | None = None
+) -> tuple[PreparedTrial, Expectation | None]:
+    """The request that will run, with its partition and tied stages, and what it should take.
+
+    cluster: a preset's name or {"document": ...}. The times of layers are those of `profile`, else estimated
+    from the data sheet of the cluster's accelerator. None is expected of an emulated run, which says itself
+    what it takes, of float64, and of a factory without a profile.
+    """
+    if request.emulate is not None:
+        return prepare(request), None
+    is_factory = isinstance(request.model, str) and ":" in request.model
+    if is_factory and profile is None:
+        return prepare(_read_factory(request)), None
+    expected = _expect(request, cluster=cluster, profile=profile)
+    known = {"tied": expected.tied, "partition": request.partition or expected.stage_layers}
+    prepared = prepare(request.model_copy(update=known))
+    own_cut = request.partition not in {None, expected.stage_layers}
+    return prepared, None if own_cut or request.precision == "float64" else expected
+
+
+def _expect(request: TrialRequest, *, cluster: Any, profile: Profile | None) -> Expectation:
+    recipe = find_recipe(request.schedule)
+    # One that cannot be planned runs the operations of 1F1B, and is cut alike.
+    schedule = request.schedule if request.schedule in SCHEMES else "dapple"
+    configuration = Configuration(
+        schedule,
+        width=request.width,
+        depth=request.depth,
+        micro_batch_size=request.micro_batch_size,
+        micro_batches=request.micro_batches,
+        recompute=request.recompute,
+        scaling=request.scaling,
+        pipe_pairs=request.pipe_pairs,
+        chunks=request.chunks or recipe.chunks,
+    )
+    asked = {
+        "model": {"profile": profile.fingerprint()} if profile else request.model,
+        "cluster": cluster,
+        "devices": request.ranks,
+        "mini_batch_size": configuration.mini_batch_size,
+        "sequence_length": None if profile else request.sequence_length,
+        "precision": None if profile else _precision(request),
+        "optimizer": request.optimizer,
+        "optimizer_sharding": request.optimizer_sharding,
+        "schedules": [schedule],
+    }
+    return expect(read_request(asked), configuration, library, profile=profile)
+
+
+def _precision(request: TrialRequest) -> str:
+    return "float32" if request.precision == "float64" else request.precision
+
+
+def _read_factory(request: TrialRequest) -> TrialRequest:
+    """Ask the factory itself how many layers it has and what it ties; raises ModelError."""
+    from executor.models.sources import open_model
+    from executor.running.layout import cut_layers
+
+    model = open_model(request.model or "", seed=request.seed)
+    model.batch(1, seed=request.seed)  # raises where the factory gives no data
+    recipe = find_recipe(request.schedule)
+    stages = request.depth * (request.chunks or recipe.chunks)
+    cuts = cut_layers(len(model), stages, request.partition)
+    stage_of = {layer: stage for stage, layers in enumerate(cuts) for layer in layers}
+    tied = tuple(tuple(sorted({stage_of[layer] for layer, _ in group})) for group in model.tied)
+    return request.model_copy(update={"tied": tied, "partition": tuple(map(len, cuts))})
+
+
+def refuse_other_ties(request: TrialRequest, tied: tuple[tuple[int, ...], ...]) -> None:
+    """Raises ConfigurationError where a model ties other stages than the program was made for."""
+    if tied != request.tied:
+        raise ConfigurationError(
+            f"the model ties the stages {list(map(list, tied))}, and the program was made for "
+            f"{list(map(list, request.tied))}: is the profile of this model?"
+        )

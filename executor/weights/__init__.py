@@ -1,0 +1,1 @@
+"""How are the weights of all replicas kept equal, stepped and saved?"""
