@@ -8,7 +8,7 @@ from tuner.configuration import Configuration
 from tuner.enacted_costs import enacted_costs
 from tuner.evaluation import Evaluated, Evaluator
 from tuner.operation_costs import OperationCosts
-from tuner.schedules.generators import StageTimes, find_recipe, generate
+from tuner.schedules.generators import StageTimes, find_recipe, program_of
 from tuner.schedules.lowering import lower
 from tuner.schedules.program import Program
 from tuner.simulation import simulate
@@ -80,10 +80,10 @@ class Rehearsal:
     def program(self, configuration: Configuration, costs: OperationCosts) -> Program:
         """The lowered program of one configuration, under the costs where it depends on them."""
         if configuration.schedule == "chimera_split":
-            return lower(_generate(configuration, _stage_times(costs)))
+            return lower(_program(configuration, _stage_times(costs)))
         key = configuration.with_(width=1, micro_batch_size=1, recompute="none")
         if key not in self._programs:
-            self._programs[key] = lower(_generate(key))
+            self._programs[key] = lower(_program(key))
         return self._programs[key]
 
     def costs(self, evaluated: Evaluated, index: int) -> OperationCosts:
@@ -96,16 +96,8 @@ def iterations_of(schedule: str) -> int:
     return 1 if find_recipe(schedule).synchronous else _ITERATIONS
 
 
-def _generate(configuration: Configuration, times: StageTimes | None = None) -> Program:
-    return generate(
-        configuration.schedule,
-        depth=configuration.depth,
-        micro_batches=configuration.micro_batches,
-        scaling=configuration.scaling,
-        pipe_pairs=configuration.pipe_pairs,
-        iterations=iterations_of(configuration.schedule),
-        times=times,
-    )
+def _program(configuration: Configuration, times: StageTimes | None = None) -> Program:
+    return program_of(configuration, iterations=iterations_of(configuration.schedule), times=times)
 
 
 def _stage_times(costs: OperationCosts) -> StageTimes:

@@ -16,7 +16,7 @@ class Launch:
     """Ranks that run one function each."""
 
     body: str
-    """`package.module:function`, called as function(spec, rank) with a Rank of `rank_process`; what it returns
+    """`package.module:function`, called as function(spec, rank) with a Rank of `rank_process`; what it gives
     must be fit for JSON."""
     spec: dict[str, Any]
     """Handed to the body; fit for JSON."""

@@ -11,10 +11,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from executor.weights.scattering import gather_pieces, scatter_sum
 from executor.transport.channels import MAX_TENSORS, Channels, Key, Route
 from executor.transport.gloo import GlooTransport
 from executor.values import Spec
+from executor.weights.scattering import gather_pieces, scatter_sum
 from tuner.schedules.messages import Message
 
 WARM_UPS = 4

@@ -50,14 +50,13 @@ def cluster_of(
 
 def notes_of(measured: MeasuredLinks) -> list[str]:
     """What to know before the numbers are used."""
-    if measured.undisturbed is None:
+    share = measured.undisturbed
+    if share is None:
         return ["the load of the machines was not watched: make sure that nothing else ran"]
-    if measured.undisturbed < _QUIET_SHARE:
-        return [
-            f"the machine was not quiet: {measured.undisturbed:.0%} of the timings ran undisturbed; measure "
-            "again when nothing else runs"
-        ]
-    return []
+    if share >= _QUIET_SHARE:
+        return []
+    told = f"the machine was not quiet: {share:.0%} of the timings ran undisturbed"
+    return [f"{told}; measure again when nothing else runs"]
 
 
 def _link(measured: MeasuredLinks, where: str) -> Link:

@@ -22,7 +22,7 @@ from executor.weights.running_statistics import RunningStatistics
 from executor.weights.steps import OptimizerFactory
 from executor.weights.synchronization import Synchronizer
 from tuner.configuration import Configuration
-from tuner.schedules.generators import find_recipe, generate
+from tuner.schedules.generators import find_recipe, program_of
 from tuner.schedules.lowering import Lowering, lower
 from tuner.schedules.ordering import in_common_order
 from tuner.schedules.program import Program
@@ -119,24 +119,14 @@ class Assembly:
 
     def make_program(self, iterations: int = 1) -> Program:
         """The lowered program of this configuration; raises ScheduleError where it cannot run that way."""
-        configuration, settings = self.configuration, self.settings
-        recipe = find_recipe(configuration.schedule)
-        generated = generate(
-            configuration.schedule,
-            depth=configuration.depth,
-            micro_batches=configuration.micro_batches,
-            scaling=configuration.scaling,
-            pipe_pairs=configuration.pipe_pairs,
-            chunks=configuration.chunks if "chunks" in recipe.options else None,
-            iterations=iterations,
-        )
+        settings = self.settings
         synchronization = Synchronization(
             policy=settings.sync_policy,
             buckets=settings.buckets,
             sharded=settings.optimizer_sharding == "replicas",
             tied=groups_of(self._tied),
         )
-        program = lower(generated, Lowering(synchronization))
+        program = lower(program_of(self.configuration, iterations=iterations), Lowering(synchronization))
         return in_common_order(program) if self.backend == "nccl" else program
 
     def _places(self) -> list[Place]:

@@ -15,8 +15,8 @@ from executor.running.reference import Learnt
 from executor.running.training import Training
 from executor.values import Tensors
 from executor.weights import checkpoint
-from executor.weights.replicas import full_state
 from executor.weights.collecting import collect_objects
+from executor.weights.replicas import full_state
 from executor.weights.steps import OptimizerFactory
 from executor.weights.training_state import gather_training_state, load_training_state
 from tuner.configuration import Configuration

@@ -9,7 +9,7 @@ from executor.trials.trial_request import TrialRequest
 from tuner.configuration import Configuration
 from tuner.operation_costs import OperationCosts
 from tuner.schedules.dry_run import dry_run
-from tuner.schedules.generators import find_recipe, generate
+from tuner.schedules.generators import find_recipe, program_of
 from tuner.schedules.lowering import Lowering, lower
 from tuner.schedules.ordering import in_common_order
 from tuner.schedules.program import Program
@@ -53,19 +53,19 @@ def prepare(request: TrialRequest) -> PreparedTrial:
             tied=len(request.tied),
             sharded=request.optimizer_sharding != "none",
         )
+    _refuse_chunks(request)
     _refuse_odd_halves(request)
-    generated = generate(
-        request.schedule,
-        depth=request.depth,
-        micro_batches=request.micro_batches,
-        scaling=request.scaling,
-        pipe_pairs=request.pipe_pairs,
-        chunks=request.chunks,
-        iterations=1 if recipe.synchronous else request.warm_up + request.iterations,
-    )
+    configuration = configuration_of(request)
+    iterations = 1 if recipe.synchronous else request.warm_up + request.iterations
+    generated = program_of(configuration, iterations=iterations)
     validate(generated)
     program = _lowered(request, generated)
-    configuration = Configuration(
+    return PreparedTrial(request, configuration, program)
+
+
+def configuration_of(request: TrialRequest) -> Configuration:
+    """The layout that is asked for; chunks are the schedule's own unless given."""
+    return Configuration(
         request.schedule,
         width=request.width,
         depth=request.depth,
@@ -74,9 +74,8 @@ def prepare(request: TrialRequest) -> PreparedTrial:
         recompute=request.recompute,
         scaling=request.scaling,
         pipe_pairs=request.pipe_pairs,
-        chunks=program.chunks,
+        chunks=request.chunks or find_recipe(request.schedule).chunks,
     )
-    return PreparedTrial(request, configuration, program)
 
 
 def _lowered(request: TrialRequest, generated: Program) -> Program:
@@ -110,6 +109,15 @@ def refuse_asynchronous(
                 f"{scheme} updates its stages at different times, and {what} would need all of them at once: "
                 "leave it out, or choose a synchronous schedule"
             )
+
+
+def _refuse_chunks(request: TrialRequest) -> None:
+    recipe = find_recipe(request.schedule)
+    if request.chunks not in {None, recipe.chunks} and "chunks" not in recipe.options:
+        raise ConfigurationError(
+            f"{request.schedule} has {recipe.chunks} stages on a rank and pipe, not {request.chunks}: leave "
+            "--chunks out, or choose interleaved"
+        )
 
 
 def _refuse_odd_halves(request: TrialRequest) -> None:

@@ -8,15 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from executor.errors import ConfigurationError
-from executor.trials.prepared_trial import PreparedTrial, prepare
+from executor.trials.prepared_trial import PreparedTrial, configuration_of, prepare
 from executor.trials.trial_request import TrialRequest
 from profiles import library
 from profiles.timings import Profile
-from tuner.configuration import Configuration
 from tuner.enactment import Expectation, expect
 from tuner.request import read_request
 from tuner.schedules import SCHEMES
-from tuner.schedules.generators import find_recipe
 
 
 def resolve(
@@ -41,20 +39,9 @@ def resolve(
 
 
 def _expect(request: TrialRequest, *, cluster: Any, profile: Profile | None) -> Expectation:
-    recipe = find_recipe(request.schedule)
     # One that cannot be planned runs the operations of 1F1B, and is cut alike.
     schedule = request.schedule if request.schedule in SCHEMES else "dapple"
-    configuration = Configuration(
-        schedule,
-        width=request.width,
-        depth=request.depth,
-        micro_batch_size=request.micro_batch_size,
-        micro_batches=request.micro_batches,
-        recompute=request.recompute,
-        scaling=request.scaling,
-        pipe_pairs=request.pipe_pairs,
-        chunks=request.chunks or recipe.chunks,
-    )
+    configuration = configuration_of(request).with_(schedule=schedule)
     asked = {
         "model": {"profile": profile.fingerprint()} if profile else request.model,
         "cluster": cluster,
@@ -80,9 +67,7 @@ def _read_factory(request: TrialRequest) -> TrialRequest:
 
     model = open_model(request.model or "", seed=request.seed)
     model.batch(1, seed=request.seed)  # raises where the factory gives no data
-    recipe = find_recipe(request.schedule)
-    stages = request.depth * (request.chunks or recipe.chunks)
-    cuts = cut_layers(len(model), stages, request.partition)
+    cuts = cut_layers(len(model), configuration_of(request).stages, request.partition)
     stage_of = {layer: stage for stage, layers in enumerate(cuts) for layer in layers}
     tied = tuple(tuple(sorted({stage_of[layer] for layer, _ in group})) for group in model.tied)
     return request.model_copy(update={"tied": tied, "partition": tuple(map(len, cuts))})

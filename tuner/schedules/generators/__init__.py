@@ -2,13 +2,13 @@
 
 from importlib import import_module
 
-from tuner.configuration import Scaling
+from tuner.configuration import Configuration, Scaling
 from tuner.errors import ScheduleError
 from tuner.schedule_names import SCHEDULES
 from tuner.schedules.generators.recipe import Ranks, Recipe, StageTimes, Variant
 from tuner.schedules.program import Op, Program, Step
 
-__all__ = ["RECIPES", "Recipe", "StageTimes", "find_recipe", "generate"]
+__all__ = ["RECIPES", "Recipe", "StageTimes", "find_recipe", "generate", "program_of"]
 
 RECIPES: dict[str, Recipe] = {name: import_module(f"{__name__}.{name}").RECIPE for name in SCHEDULES}
 
@@ -53,6 +53,23 @@ def generate(
     )
     _refuse_illegal(recipe, variant)
     return _program(recipe, variant)
+
+
+def program_of(
+    configuration: Configuration, *, iterations: int = 1, times: StageTimes | None = None
+) -> Program:
+    """`generate` for a configuration."""
+    takes_chunks = "chunks" in find_recipe(configuration.schedule).options
+    return generate(
+        configuration.schedule,
+        depth=configuration.depth,
+        micro_batches=configuration.micro_batches,
+        scaling=configuration.scaling,
+        pipe_pairs=configuration.pipe_pairs,
+        chunks=configuration.chunks if takes_chunks else None,
+        iterations=iterations,
+        times=times,
+    )
 
 
 def find_recipe(scheme: str) -> Recipe:
