@@ -9,6 +9,7 @@ import click
 from cli.database import database
 from cli.errors import BAD_INPUT, DONE, NOT_ANSWERED, exit_code, told
 from cli.key import key
+from cli.links import links
 from cli.listing import list_documents
 from cli.plan import plan
 from cli.profile import profile
@@ -32,7 +33,7 @@ def app(debug: bool) -> None:
     """Choose how to split the training of a large neural network over accelerators, and see why."""
 
 
-for command in (plan, simulate, run_command, list_documents, profile, serve, key, database):
+for command in (plan, simulate, run_command, list_documents, profile, links, serve, key, database):
     app.add_command(command)
 
 

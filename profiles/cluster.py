@@ -4,7 +4,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from profiles.document import Count, Document, Name, Part, PositiveCount, PositiveRate, Provenance, Seconds
+from profiles.document import (
+    Count,
+    Document,
+    Name,
+    Part,
+    PositiveCount,
+    PositiveRate,
+    PositiveSeconds,
+    Provenance,
+    Seconds,
+)
 
 
 class Transfer(Part):
@@ -12,6 +22,33 @@ class Transfer(Part):
 
     latency_s: Seconds
     bandwidth_bytes_per_s: PositiveRate
+
+
+class FitPoint(Part):
+    """What messages of one size took."""
+
+    message_bytes: PositiveCount
+    """Of a collective, the whole value that is reduced, gathered or scattered."""
+    seconds: PositiveSeconds
+    """Median: one way of a message, from its send to its receiver going on."""
+    spread: Annotated[float, Field(ge=0)]
+    """Interquartile range over median."""
+    repeats: PositiveCount
+
+
+class LinkFit(Part):
+    """How well a latency and a bandwidth explain what one operation took."""
+
+    operation: Literal["p2p", "all_reduce", "all_gather", "reduce_scatter"]
+    processes: PositiveCount
+    transfer: Transfer
+    """As in `Link`; a gather or a scatter takes half of `Link.collective`'s formula."""
+    residual: Annotated[float, Field(ge=0)]
+    """Median of the absolute relative errors of the points."""
+    largest_residual: Annotated[float, Field(ge=0)]
+    latency_is_bound: bool = False
+    """The latency was too small to be told, and is given as 0."""
+    points: Annotated[tuple[FitPoint, ...], Field(min_length=2, max_length=1_000)]
 
 
 class Link(Part):
@@ -22,6 +59,8 @@ class Link(Part):
     """α and β of `2·log2(r)·α + 2·(r-1)/r·β·L`; bandwidth of one device taking part."""
     provenance: Provenance
     source: Annotated[str, Field(min_length=1, max_length=2_000)]
+    fits: Annotated[tuple[LinkFit, ...], Field(max_length=100)] | None = None
+    """What `chimera links` measured; None for links that are known in another way."""
 
 
 class Node(Part):

@@ -1,7 +1,7 @@
 """Which latency and bandwidth explain the times of messages of several sizes?
 
-Times t of L bytes follow α + β·L. What counts is the relative error (t − α − β·L) / t, so that small messages say
-α as clearly as large ones say β; outliers are weighted down with Tukey's biweight, starting from the line
+Times t of L bytes follow α + β·L. What counts is the relative error (t − α − β·L) / t, so that small messages
+say α as clearly as large ones say β; outliers are weighted down with Tukey's biweight, starting from the line
 of least absolute relative errors.
 """
 
@@ -53,7 +53,9 @@ def fit_line(sizes_bytes: Sequence[float], seconds: Sequence[float]) -> FittedLi
     no longer.
     """
     sizes, times = np.array(sizes_bytes, dtype=np.float64), np.array(seconds, dtype=np.float64)
-    _check(sizes, times)
+    check_sizes(sizes_bytes)
+    if len(sizes) != len(times) or not np.all(np.isfinite(times)) or np.any(times <= 0):
+        raise LinkFitError("every size needs a time above zero")
     latency, slope = _robust(np.stack([np.ones_like(sizes), sizes], axis=1), times)
     bound = latency < 0
     if bound:
@@ -69,8 +71,9 @@ def fit_line(sizes_bytes: Sequence[float], seconds: Sequence[float]) -> FittedLi
     )
 
 
-def _check(sizes: Floats, times: Floats) -> None:
-    distinct = np.unique(sizes)
+def check_sizes(sizes_bytes: Sequence[float]) -> None:
+    """Raise LinkFitError for sizes that cannot tell a latency from a bandwidth."""
+    distinct = sorted(set(sizes_bytes))
     if len(distinct) < LEAST_SIZES:
         raise LinkFitError(
             f"{len(distinct)} size of messages tells no latency from a bandwidth: measure at least "
@@ -81,8 +84,6 @@ def _check(sizes: Floats, times: Floats) -> None:
             f"messages of {distinct[0]:,.0f} to {distinct[-1]:,.0f} bytes are too alike to tell latency from "
             f"bandwidth: the largest must have {LEAST_SPAN:g} times the bytes of the smallest, which has some"
         )
-    if len(sizes) != len(times) or not np.all(np.isfinite(times)) or np.any(times <= 0):
-        raise LinkFitError("every size needs a time above zero")
 
 
 def _robust(columns: Floats, times: Floats) -> Floats:

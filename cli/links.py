@@ -1,0 +1,146 @@
+"""`chimera links`: how fast are the links of this machine, or between several?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.errors import DONE, InputError, UnavailableError
+from cli.profile import Sizes
+
+if TYPE_CHECKING:
+    from executor.measuring.links import MeasuredLinks
+    from profiles.cluster import ClusterProfile, Link
+
+EXAMPLE = "chimera links --processes 2 --sizes 4096,65536,1048576 --budget 0.02"
+_LONGEST_NAME = 200
+
+
+@click.command(epilog=f"\b\nExample:\n  {EXAMPLE}")
+@click.option(
+    "--processes", type=int, default=2, help="Started on this machine, unless torchrun started them."
+)
+@click.option(
+    "--sizes", type=Sizes(), default="4096,16384,65536,262144,1048576,4194304,16777216", metavar="L,L,...",
+    help="Bytes of messages and of values that are reduced.",
+)  # fmt: skip
+@click.option("--budget", type=click.FloatRange(0), default=0.5, help="Seconds of an operation at a size.")
+@click.option("--name", default="measured", help="Of the cluster that is written.")
+@click.option(
+    "--accelerator", metavar="NAME", show_default="cpu",
+    help="Data sheet of the devices (`chimera list accelerators`).",
+)  # fmt: skip
+@click.option(
+    "--devices-per-node", type=click.IntRange(1, 10_000), show_default="processors", help="Ranks on a node."
+)
+@click.option("--timeout", type=click.FloatRange(1), default=300.0, help="Seconds that all of it may take.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
+    help="Write the cluster document, for --cluster FILE.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print the cluster document.")
+def links(
+    *,
+    processes: int,
+    sizes: tuple[int, ...],
+    budget: float,
+    timeout: float,
+    output: Path | None,
+    as_json: bool,
+    name: str,
+    accelerator: str | None,
+    devices_per_node: int | None,
+) -> int:
+    """Measure messages and collectives between processes.
+
+    Fits a latency and a bandwidth to what they take over gloo, and writes a cluster for `chimera plan` and
+    `chimera run`. For links between machines, start one `torchrun --nnodes 2 --nproc-per-node 2
+    --rdzv-backend c10d --rdzv-endpoint HOST:PORT -m cli.main links -o FILE` on each; the first process
+    answers.
+    """
+    if not 1 <= len(name) <= _LONGEST_NAME:
+        raise InputError(f"--name has {len(name)} characters: give 1 to {_LONGEST_NAME}")
+    accelerator = _known(accelerator)
+    measured = _measure(sizes, processes=processes, budget=budget, timeout=timeout)
+    if measured is None:
+        return DONE
+    document = _document(measured, name=name, accelerator=accelerator, devices=devices_per_node)
+    if output:
+        from cli.files import write_whole
+
+        write_whole(output, document.to_json() + "\n")
+        click.echo(f"Wrote the cluster to {output}. Next: chimera plan --cluster {output} ...", err=True)
+    if as_json:
+        click.echo(document.to_json())
+    elif not output:
+        click.echo("\n".join(_table(document)))
+    return DONE
+
+
+def _known(accelerator: str | None) -> str | None:
+    from profiles import library
+
+    return None if accelerator is None else library.load_accelerator(accelerator).name
+
+
+def _measure(
+    sizes: tuple[int, ...], *, processes: int, budget: float, timeout: float
+) -> MeasuredLinks | None:
+    from tuner.link_fit import check_sizes
+
+    check_sizes(sizes)
+    try:
+        from executor.errors import ConfigurationError, ExecutorError
+        from executor.measuring.links import LinkPlan, measure_links
+    except ImportError as error:
+        raise UnavailableError(
+            f"measuring needs the executor: {error}. Install chimera-tuner[executor]"
+        ) from None
+    try:
+        return measure_links(LinkPlan(sizes, processes=processes, budget_s=budget, timeout_s=timeout))
+    except ConfigurationError as error:
+        raise InputError(str(error)) from None
+    except ExecutorError as error:
+        raise UnavailableError(str(error)) from error
+
+
+def _document(
+    measured: MeasuredLinks, *, name: str, accelerator: str | None, devices: int | None
+) -> ClusterProfile:
+    from executor.measuring.measured_cluster import cluster_of, notes_of
+    from tuner.link_fit import LinkFitError
+
+    for note in notes_of(measured):
+        click.echo(f"note: {note}", err=True)
+    try:
+        return cluster_of(measured, name=name, accelerator=accelerator, devices=devices)
+    except LinkFitError as error:
+        raise UnavailableError(f"the times make no link: {error}") from None
+
+
+def _table(document: ClusterProfile) -> list[str]:
+    from cli.quantities import percent, seconds, table
+
+    header = ("link", "operation", "processes", "latency", "bandwidth", "residual", "at most")
+    named: list[tuple[str, Link | None]] = [("inside a node", document.node.link), ("between", document.link)]
+    rows = [
+        (
+            where,
+            fit.operation,
+            str(fit.processes),
+            seconds(fit.transfer.latency_s),
+            f"{fit.transfer.bandwidth_bytes_per_s / 1e9:.2f} GB/s",
+            percent(fit.residual),
+            percent(fit.largest_residual),
+        )
+        for where, link in named
+        if link is not None
+        for fit in link.fits or ()
+    ]
+    return [
+        document.description,
+        *table(header, rows),
+        "Next: write the cluster with -o cluster.json, then chimera plan --cluster cluster.json ...",
+    ]
