@@ -2,27 +2,22 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from executor.errors import ExecutorError
-from executor.running.assembly import Assembly, Place
+from executor.running.assembly import Assembly
 from executor.running.batches import Batches
-from executor.running.probing import Specs, message_specs, probe_cuts
-from executor.running.recording import Recording, count_events
-from executor.running.runtime import Runtime
+from executor.running.tracks import Track, Tracks
 from executor.running.works import Passage, Target
 from executor.stages.seeding import kept_random_state
 from executor.stages.stage import Stage
-from executor.transport import Transport, make_transport
-from executor.values import Spec, Tensors, as_tensors, specs_of
+from executor.values import Spec, Tensors, as_tensors
 from executor.weights.collecting import collect
 from executor.weights.updating import Updater
 from tuner.schedules.forward_only import forward_only
 from tuner.schedules.ordering import in_common_order
-from tuner.schedules.program import Kind, Op, Program
 
 
 class Answering:
@@ -67,26 +62,19 @@ class Answering:
     recompute = weight_backward
 
 
-@dataclass
-class _Track:
-    program: Program
-    runtime: Runtime
-    transport: Transport
-
-
 class Evaluation:
     """Runs forwards alone on an assembly."""
 
     def __init__(self, assembly: Assembly, updater: Updater) -> None:
         self._assembly = assembly
-        self._updater = updater
         self._answers: dict[int, Tensors] = {}
         last = assembly.configuration.stages - 1
-        self._works: dict[Place, Answering] = {
+        works = {
             place: Answering(stage, self._answers if place[1] == last else None)
             for place, stage in assembly.stages.items()
         }
-        self._tracks: dict[int, _Track] = {}
+        self._tracks = Tracks(assembly, works, updater)
+        self._ready: dict[int, Track] = {}
         """By micro-batches of a group."""
 
     def predict(self, inputs: Tensor | Tensors) -> Tensors:
@@ -127,7 +115,7 @@ class Evaluation:
         track = self._track(micro_batches)
         self._answers.clear()
         with self._evaluating(), kept_random_state():
-            self._announce(track, feed)
+            self._tracks.announce(track, feed)
             track.runtime.run(feed)
         mine = {
             f"{number}.{place}": tensor
@@ -154,54 +142,12 @@ class Evaluation:
             for module in modules:
                 module.training = True
 
-    def _track(self, micro_batches: int) -> _Track:
-        if micro_batches not in self._tracks:
-            self._tracks[micro_batches] = self._prepare(micro_batches)
-        return self._tracks[micro_batches]
-
-    def _prepare(self, micro_batches: int) -> _Track:
-        assembly, rank = self._assembly, self._assembly.layout.rank
-        placement, depth = assembly.program.placement, assembly.configuration.depth
-        program = forward_only(placement, depth=depth, micro_batches=micro_batches)
-        if assembly.backend == "nccl":
-            program = in_common_order(program)
-        transport = make_transport(
-            program,
-            rank,
-            group_ranks=assembly.layout.own_group,
-            device=assembly.device,
-            backend=assembly.backend,
-            group=assembly.transfers,
-        )
-        runtime = Runtime(
-            program,
-            rank,
-            works=self._works,
-            transport=transport,
-            collectives=assembly.synchronizer,
-            updates=self._updater,
-            recorder=Recording(count_events(program, rank)),
-        )
-        return _Track(program, runtime, transport)
-
-    def _announce(self, track: _Track, feed: Batches) -> None:
-        known: dict[Specs, list[Specs]] = {}
-        cuts: dict[int, list[Specs]] = {}
-        for number in range(track.program.micro_batches):
-            arriving = specs_of(feed.inputs(Op(Kind.F, 0, 0, number)))
-            if arriving not in known:
-                known[arriving] = self._probe(track.program, arriving)
-            cuts[number] = known[arriving]
-        track.transport.expect(message_specs(track.program, cuts, parts=1))
-
-    def _probe(self, program: Program, arriving: Specs) -> list[Specs]:
-        layout = self._assembly.layout
-        return probe_cuts(
-            program,
-            layout.rank,
-            self._works,
-            inputs=arriving,
-            parts=1,
-            ranks=layout.own_group,
-            group=self._assembly.control,
-        )
+    def _track(self, micro_batches: int) -> Track:
+        if micro_batches not in self._ready:
+            assembly = self._assembly
+            program = forward_only(
+                assembly.program.placement, depth=assembly.configuration.depth, micro_batches=micro_batches
+            )
+            ordered = assembly.backend == "nccl"
+            self._ready[micro_batches] = self._tracks.make(in_common_order(program) if ordered else program)
+        return self._ready[micro_batches]

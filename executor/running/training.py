@@ -1,7 +1,6 @@
 """How does one rank run mini-batch after mini-batch? Programs, messages and losses of its pipeline."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
@@ -9,33 +8,15 @@ import torch.distributed as dist
 from executor.errors import ConfigurationError
 from executor.running.assembly import Assembly, Place
 from executor.running.batches import Batch, Batches
-from executor.running.probing import Specs, message_specs, probe_cuts
-from executor.running.recording import Recording, count_events
-from executor.running.runtime import Recorder, Runtime
+from executor.running.runtime import Recorder
+from executor.running.tracks import Track, Tracks
 from executor.stages.seeding import kept_random_state
-from executor.transport import Transport, make_transport
-from executor.values import specs_of
 from executor.weights.holdings import RankWeights
 from executor.weights.updating import Updater
 from tuner.schedules.program import Columns, Kind, Op, Program
 
-_MOST_SHAPES = 16
-"""Shapes of micro-batches whose messages are remembered."""
-
-
-@dataclass
-class Track:
-    """A program that is ready to run on this rank."""
-
-    program: Program
-    runtime: Runtime
-    transport: Transport
-    parts: int
-    """Halves of a micro-batch that have graphs of their own."""
-    ends: list[tuple[Place, Op]]
-    """The forwards of this rank that give a loss."""
-    announced: tuple[Specs, ...] = ()
-    """The inputs of every micro-batch for which the transport has its buffers' shapes."""
+_Ends = list[tuple[Place, Op]]
+"""The forwards of a rank that give a loss."""
 
 
 class Training:
@@ -45,9 +26,8 @@ class Training:
         """`recorder` is for the program of one iteration; times are kept and dropped unless given."""
         self._assembly = assembly
         self._recorder = recorder
-        self._tracks: dict[tuple[int, bool], Track] = {}
+        self._ready: dict[tuple[int, bool], tuple[Track, _Ends]] = {}
         """By iterations, and whether the weights are updated."""
-        self._cuts: dict[tuple[Specs, int], list[Specs]] = {}
         self._accumulated = False
         """Gradients of an earlier mini-batch are waiting for an update."""
         self.iteration = 0
@@ -61,6 +41,7 @@ class Training:
             max_norm=assembly.settings.clip_norm,
             versioned={place: stage.update for place, stage in assembly.versioned.items()},
         )
+        self._tracks = Tracks(assembly, assembly.stages, self.updater)
 
     @property
     def weights(self) -> RankWeights:
@@ -98,7 +79,7 @@ class Training:
                 "cannot be added up over mini-batches"
             )
         assembly = self._assembly
-        track = self.track(len(batches), update=update)
+        track, _ = self._track(len(batches), update=update)
         feed = Batches(
             batches,
             micro_batches=assembly.configuration.micro_batches,
@@ -108,7 +89,7 @@ class Training:
             first_iteration=self.iteration,
             device=assembly.device,
         )
-        self.announce(track, feed)
+        self._tracks.announce(track, feed)
         if not self._accumulated:
             assembly.weights.zero()
         for versioned in assembly.versioned.values():
@@ -131,80 +112,29 @@ class Training:
         Σ n_m·loss_m / Σn, added up in the order of the micro-batches whatever the schedule.
         """
         values = torch.zeros((feed.iterations, feed.pieces), dtype=torch.float64)
-        for place, op in self.track(feed.iterations, update=not self._accumulated).ends:
+        for place, op in self._track(feed.iterations, update=not self._accumulated)[1]:
             passage = feed.passage(op)
             loss = self._assembly.stages[place].take_loss(passage)
             values[op.iteration, passage.micro_batch] = loss.double()
         dist.all_reduce(values)
         return [feed.mean(iteration, row) for iteration, row in enumerate(values.tolist())]
 
-    def track(self, iterations: int = 1, *, update: bool = True) -> Track:
+    def _track(self, iterations: int, *, update: bool) -> tuple[Track, _Ends]:
         """The program of so many iterations, made when first asked for."""
-        found = self._tracks.get((iterations, update))
+        found = self._ready.get((iterations, update))
         if found is None:
             program = self._assembly.make_program(iterations)
-            found = self._prepare(program if update else without_updates(program))
-            self._tracks[iterations, update] = found
+            track = self._tracks.make(program if update else without_updates(program), self._recorder)
+            found = self._ready[iterations, update] = track, self._ends(program)
         return found
 
-    def _prepare(self, program: Program) -> Track:
-        assembly = self._assembly
-        rank = assembly.layout.rank
-        transport = make_transport(
-            program,
-            rank,
-            group_ranks=assembly.layout.own_group,
-            device=assembly.device,
-            backend=assembly.backend,
-            group=assembly.transfers,
-        )
-        events = count_events(program, rank)
-        runtime = Runtime(
-            program,
-            rank,
-            works=assembly.stages,
-            transport=transport,
-            collectives=assembly.synchronizer,
-            updates=self.updater,
-            recorder=self._recorder or Recording(events),
-        )
-        halves = program.columns.parts[program.columns.kind == Kind.B]
-        ends = [
+    def _ends(self, program: Program) -> _Ends:
+        return [
             ((op.pipe, op.stage), op)
-            for step in program.ranks[rank]
+            for step in program.ranks[self._assembly.layout.rank]
             for op in step
             if op.kind == Kind.F and op.stage == program.stages - 1
         ]
-        return Track(program, runtime, transport, int(halves.max(initial=1)), ends)
-
-    def announce(self, track: Track, feed: Batches) -> None:
-        """Agree on the shapes of all messages, if micro-batches of such shapes have not been seen before."""
-        inputs = tuple(
-            specs_of(feed.inputs(Op(Kind.F, 0, 0, number))) for number in range(track.program.micro_batches)
-        )
-        if inputs == track.announced:
-            return
-        track.announced = inputs
-        cuts: dict[int, list[Specs]] = {}
-        for micro_batch, arriving in enumerate(inputs):
-            if (arriving, track.parts) not in self._cuts:
-                while len(self._cuts) >= _MOST_SHAPES:
-                    del self._cuts[next(iter(self._cuts))]
-                self._cuts[arriving, track.parts] = self._probe(track, arriving)
-            cuts[micro_batch] = self._cuts[arriving, track.parts]
-        track.transport.expect(message_specs(track.program, cuts, parts=track.parts))
-
-    def _probe(self, track: Track, arriving: Specs) -> list[Specs]:
-        layout = self._assembly.layout
-        return probe_cuts(
-            track.program,
-            layout.rank,
-            self._assembly.stages,
-            inputs=arriving,
-            parts=track.parts,
-            ranks=layout.own_group,
-            group=self._assembly.control,
-        )
 
 
 def without_updates(program: Program) -> Program:
