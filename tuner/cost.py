@@ -14,7 +14,7 @@ import numpy as np
 from tuner.configuration import Recompute
 from tuner.memory import ParameterBytes
 from tuner.network import Network
-from tuner.ranks import rank_parameters, to_ranks
+from tuner.ranks import rank_parameters, rank_update_s, to_ranks
 from tuner.request import PlanRequest
 from tuner.schedules import Case, CriticalPath, Scheme
 from tuner.schedules.scheme import Floats
@@ -71,18 +71,32 @@ class CostModel:
         )
 
     def _update_s(self, scheme: Scheme, stages: StageCosts, case: Case, *, width: int) -> Floats:
-        """The optimizer step of the rank with most parameters [b]."""
+        """The optimizer step of the rank whose takes longest [b]."""
         placement = scheme.placement(case.depth, case.pipe_pairs)
-        slowest = rank_parameters(stages, placement).max(axis=1)
+        replicas = len(placement) * width
+        ranks_s = rank_update_s(stages, placement)
+        if ranks_s is None:
+            ranks_s = rank_parameters(stages, placement) * self._update_s_per_parameter(replicas)
+        else:
+            ranks_s = ranks_s / self._shards(replicas)
         updates = case.micro_batches if scheme.name == "pipedream" else np.ones_like(case.micro_batches)
-        seconds = self.update_s_per_parameter(replicas=len(placement) * width)
-        return np.asarray(updates * (slowest * seconds + self.overhead_s), dtype=np.float64)
+        return np.asarray(updates * (ranks_s.max(axis=1) + self.overhead_s), dtype=np.float64)
 
-    def update_s_per_parameter(self, *, replicas: int) -> float:
+    def stage_update_s(self, stages: StageCosts, *, replicas: int) -> Floats:
+        """The optimizer step of every stage [b, s]: as measured, else by its memory traffic."""
+        measured = stages.all_update_s
+        if measured is not None:
+            return measured / self._shards(replicas)
+        return stages.all_parameters * self._update_s_per_parameter(replicas)
+
+    def _shards(self, replicas: int) -> int:
+        return replicas if self.request.optimizer_sharding == "replicas" else 1
+
+    def _update_s_per_parameter(self, replicas: int) -> float:
         """Reading and writing the optimizer state, reading the gradient, reading and writing the weight."""
         each = ParameterBytes.of(self.request)
-        share = replicas if self.request.optimizer_sharding == "replicas" else 1
-        return (2 * each.optimizer + each.gradients + 2 * each.weights) / share / self.update_bytes_per_s
+        moved = 2 * each.optimizer + each.gradients + 2 * each.weights
+        return moved / self._shards(replicas) / self.update_bytes_per_s
 
 
 def _compute(

@@ -16,9 +16,7 @@ def enacted_costs(
     sync = synchronization.collective_s(stages, network, copies=copies, stopped=not scheme.eager_opt)[index]
     backward = stages.backward_s[index]
     recomputed = stages.recomputed_forward_s[variant.recompute][index]
-    update_s = stages.all_parameters[index] * evaluator.costs.update_s_per_parameter(
-        replicas=copies * layout.width
-    )
+    update_s = evaluator.costs.stage_update_s(stages, replicas=copies * layout.width)[index]
     return OperationCosts(
         forward_s=stages.forward_s[index],
         backward_s=backward + recomputed,

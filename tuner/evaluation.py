@@ -94,7 +94,9 @@ class Evaluator:
         self.inputs = inputs
         self.layers = LayerModel(inputs)
         request, software = inputs.request, inputs.cluster.software
-        self._stage_model = StageModel(inputs.description, request.partition or "balanced")
+        self._stage_model = StageModel(
+            inputs.description, request.partition or "balanced", update_s=self.layers.update_s()
+        )
         self._memory = MemoryModel(request, software, inputs.accelerator.memory_bytes)
         bandwidth = (
             inputs.accelerator.memory_bandwidth_bytes_per_s * inputs.accelerator.efficiency.bandwidth_share

@@ -65,6 +65,22 @@ class LayerModel:
         stacked = np.stack(columns, axis=-1)[:, :, self._index]
         return LayerCosts(micro_batch_sizes, *stacked)
 
+    def update_s(self) -> Floats | None:
+        """Measured step of the request's optimizer for every layer [l]; None where one was not measured."""
+        optimizer = self._inputs.request.optimizer
+        seconds = [
+            timings.update_s
+            for timings in self._timings
+            if timings is not None and timings.update_s is not None and self._steps(timings) == optimizer
+        ]
+        if len(seconds) < len(self.distinct):
+            return None
+        return np.array(seconds, dtype=np.float64)[self._index] * self._software.compute_factor
+
+    def _steps(self, timings: TypeTimings) -> str | None:
+        """Whose steps `update_s` are."""
+        return next((entry.optimizer for entry in self._inputs.timings if timings in entry.types), None)
+
     def _column(self, position: int, sizes: Integers) -> Floats:
         layer, timings = self.distinct[position], self._timings[position]
         forward, backward = self._times(layer, timings, sizes)

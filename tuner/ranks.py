@@ -1,5 +1,6 @@
 """How do the stages that a rank holds add up? From values of stages [b, p, s] to values of ranks [b, w]."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -34,7 +35,19 @@ def _rank_order(placement: bytes, shape: tuple[int, int]) -> tuple[Integers, int
 
 def rank_parameters(stages: StageCosts, placement: Integers) -> Floats:
     """Parameters of each rank; members of a tied group on one rank are one copy [b, w]."""
-    total = to_ranks(stages.parameters[:, None, :], placement, "sum")
-    for size, member in stages.tied:
-        total = total + size * to_ranks(member[:, None, :], placement, "max")
+    sizes = [size for size, _ in stages.tied]
+    return _with_tied(stages.parameters, sizes, stages=stages, placement=placement)
+
+
+def rank_update_s(stages: StageCosts, placement: Integers) -> Floats | None:
+    """Measured optimizer step of each rank, counted alike [b, w]; None where it is not known."""
+    if stages.update is None:
+        return None
+    return _with_tied(stages.update.untied_s, stages.update.tied_s, stages=stages, placement=placement)
+
+
+def _with_tied(untied: Floats, tied: Sequence[float], *, stages: StageCosts, placement: Integers) -> Floats:
+    total = to_ranks(untied[:, None, :], placement, "sum")
+    for value, (_, member) in zip(tied, stages.tied, strict=True):
+        total = total + value * to_ranks(member[:, None, :], placement, "max")
     return total

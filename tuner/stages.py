@@ -13,6 +13,16 @@ from tuner.schedules.scheme import Floats, Integers
 
 
 @dataclass(frozen=True)
+class UpdateTimes:
+    """Measured seconds of an optimizer step that is not sharded."""
+
+    untied_s: Floats
+    """Of the parameters of each stage that are not tied to others [b, s]."""
+    tied_s: tuple[float, ...]
+    """Of each tied group, in the order of `StageCosts.tied`."""
+
+
+@dataclass(frozen=True)
 class StageCosts:
     """Costs of every stage [b, s], parameters included: the cuts may move with the micro-batch size."""
 
@@ -48,18 +58,32 @@ class StageCosts:
     """Parameters that are not tied to others."""
     tied: tuple[tuple[int, Floats], ...]
     """For each tied group its parameters, and 1 where a stage has a member [b, s]."""
+    update: UpdateTimes | None = None
+    """None where the optimizer step of some layer was not measured."""
 
     @property
     def all_parameters(self) -> Floats:
         """Parameters of each stage, a tied group counted once within it [b, s]."""
         return self.parameters + sum(size * member for size, member in self.tied)
 
+    @property
+    def all_update_s(self) -> Floats | None:
+        """Measured optimizer step of each stage, a tied group counted once within it [b, s]."""
+        if self.update is None:
+            return None
+        tied = zip(self.update.tied_s, self.tied, strict=True)
+        return self.update.untied_s + sum(seconds * member for seconds, (_, member) in tied)
+
 
 class StageModel:
     """Cuts one model into stages, remembering the cuts."""
 
-    def __init__(self, description: ModelDescription, partition: str) -> None:
+    def __init__(
+        self, description: ModelDescription, partition: str, *, update_s: Floats | None = None
+    ) -> None:
+        """`update_s` is what a step of each layer's parameters takes [l], where it is known of all."""
         self._description = description
+        self._update_s = update_s
         self._partition = partition
         self._is_block = np.array([layer.kind == "block" for layer in description.layers])
         layers = description.layers
@@ -105,11 +129,13 @@ class StageModel:
             tied=tuple(
                 (size, np.minimum(1.0, _sums(_repeat(of, len(cuts)), cuts))) for size, of in self._tied
             ),
+            update=self._updates(cuts),
         )
 
     def retimed(self, stages: StageCosts, costs: LayerCosts) -> StageCosts:
         """`stages`, cut where they are, with the times that `costs` gives."""
-        return replace(stages, **self._times(costs, self._cuts(list(stages.counts))))
+        cuts = self._cuts(list(stages.counts))
+        return replace(stages, **self._times(costs, cuts), update=self._updates(cuts))
 
     def halved(self, stages: StageCosts, half: LayerCosts) -> StageCosts:
         """`stages` with every forward and backward run as two of half the size, whose costs are `half`."""
@@ -129,6 +155,16 @@ class StageModel:
             "weight_backward_s": _sums(costs.weight_backward_s, cuts),
             "recomputed_forward_s": recomputed,
         }
+
+    def _updates(self, cuts: Integers) -> UpdateTimes | None:
+        """Of each layer the share of its parameters; a tied group takes what its slowest member does."""
+        if self._update_s is None:
+            return None
+        layers = self._description.layers
+        all_parameters = np.array([max(1, layer.parameters) for layer in layers], dtype=np.float64)
+        each_s = self._update_s / all_parameters
+        tied = tuple(size * float((of * each_s).max()) for size, of in self._tied)
+        return UpdateTimes(_sums(_repeat(self._untied * each_s, len(cuts)), cuts), tied)
 
     def _counts(self, layer_s: Floats, depth: int) -> tuple[int, ...]:
         blocks = len(self._description.blocks)

@@ -5,11 +5,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from profiles import library
 from profiles.errors import MalformedDocumentError
 from profiles.timings import Profile, TypeTimings
 from tests.tuner.factories import make_plan
+from tuner.configuration import Configuration
+from tuner.enactment import expect
+from tuner.evaluation import Evaluator, Variant
+from tuner.inputs import gather
 from tuner.layers import _weight_share
 from tuner.plan import Plan
+from tuner.request import read_request
+from tuner.schedules import find_scheme
+from tuner.space import Layout
 
 KINDS = ("embedding", "block", "head", "loss")
 
@@ -144,3 +152,48 @@ def test_layers_of_one_type_that_differ_are_refused() -> None:
 def test_a_changed_profile_has_another_fingerprint() -> None:
     """So that a plan names exactly what it was made from."""
     assert profile(point(1)).fingerprint() != profile(point(1, 1.0 + 1e-12)).fingerprint()
+
+
+def stepped(*seconds: float | None, optimizer: str = "adam") -> Profile:
+    """The profile with measured optimizer steps of the embedding, a block, the head and the loss."""
+    document = profile(point(1), point(8)).model_dump(mode="json", exclude_none=True)
+    document["timings"]["optimizer"] = optimizer
+    for entry, update_s in zip(document["timings"]["types"], seconds, strict=True):
+        if update_s is not None:
+            entry["update_s"] = update_s
+    return Profile.from_value(document)
+
+
+def update_times(taken: Profile, **options: Any) -> tuple[float, float]:
+    """Seconds of the optimizer step: closed form of the slowest rank, and the stages' of the simulation."""
+    configuration = Configuration("dapple", width=1, depth=2, micro_batch_size=2, micro_batches=4)
+    asked = {
+        "model": {"profile": taken.fingerprint()}, "devices": 2, "mini_batch_size": 8, "cluster": "local-cpu",
+        "partition": "even",
+    } | options  # fmt: skip
+    request = read_request(asked)
+    expected = expect(request, configuration, library, profile=taken)
+    inputs = gather(request, library, profile=taken)
+    evaluator = Evaluator(inputs)
+    variant = Variant(find_scheme("dapple"), Layout(1, 2), "direct", 1, "none")
+    evaluated = evaluator.evaluate(variant, np.array([2]))
+    assert evaluated is not None
+    return float(evaluated.times.update_s[0]), float(expected.costs.update_s.max())
+
+
+def test_measured_optimizer_steps_are_used() -> None:
+    """Embedding and two blocks against two blocks and the head: the slower rank's sum, as it was measured."""
+    closed, simulated = update_times(stepped(0.1, 0.02, 0.3, 0.0))
+    assert closed == pytest.approx(0.34)
+    assert simulated == pytest.approx(0.34)
+
+
+@pytest.mark.parametrize(
+    ("taken", "options"),
+    [(stepped(0.1, None, 0.3, 0.0), {}), (stepped(0.1, 0.02, 0.3, 0.0), {"optimizer": "sgd"})],
+    ids=["a layer was not measured", "another optimizer was measured"],
+)
+def test_steps_are_estimated_unless_all_are_measured(taken: Profile, options: dict[str, Any]) -> None:
+    """By the bytes of weights, gradients and state, as without any."""
+    assert update_times(taken, **options) == update_times(profile(point(1), point(8)), **options)
+    assert update_times(taken, **options)[0] < 1e-3
