@@ -40,6 +40,8 @@ class PlanInputs:
 
 def gather(request: PlanRequest, library: Library, *, profile: Profile | None = None) -> PlanInputs:
     """Resolve the names of `request`; `profile` is the stored or uploaded profile that it refers to."""
+    if profile is not None:
+        _check_profile(request, profile)
     cluster = _cluster(request, library)
     accelerator = library.load_accelerator(request.accelerator or cluster.node.accelerator)
     _check_devices(request, cluster)
@@ -61,6 +63,17 @@ def _cluster(request: PlanRequest, library: Library) -> ClusterProfile:
     if isinstance(request.cluster, InlineCluster):
         return request.cluster.document
     return library.load_cluster(request.cluster or "generic")
+
+
+def _check_profile(request: PlanRequest, profile: Profile) -> None:
+    """A profile is named by what is in it, so that one that was changed is not taken for the one meant."""
+    named = request.model.profile if isinstance(request.model, InlineModel) else None
+    content = profile.fingerprint()
+    if named is not None and named != content:
+        raise RequestError(
+            f"the request names the profile {named}, and what was found under it has the content {content}: "
+            "it was changed, or is another one; name it by its content, or store it again"
+        )
 
 
 def _check_devices(request: PlanRequest, cluster: ClusterProfile) -> None:

@@ -75,7 +75,8 @@ class LayerModel:
         ]
         if len(seconds) < len(self.distinct):
             return None
-        return np.array(seconds, dtype=np.float64)[self._index] * self._software.compute_factor
+        each = np.array(seconds, dtype=np.float64) * self._software.compute_factor
+        return np.asarray(each[self._index])
 
     def _steps(self, timings: TypeTimings) -> str | None:
         """Whose steps `update_s` are."""

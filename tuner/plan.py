@@ -165,7 +165,8 @@ class ProvenanceNote(PlanPart):
     cluster: str
     software: Provenance
     hashes: dict[str, str]
-    """SHA-256 of the model description, timings, cluster and accelerator used."""
+    """SHA-256 of the model description, timings, cluster and accelerator used, and of the whole profile where
+    there was one: the id under which the service keeps it."""
     notes: tuple[str, ...] = ()
     """What was extrapolated or assumed, one sentence each."""
 

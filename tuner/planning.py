@@ -139,6 +139,7 @@ def _provenance(
             "timings": evaluator.layers.fingerprint(),
             "cluster": inputs.cluster.fingerprint(),
             "accelerator": inputs.accelerator.fingerprint(),
-        },
+        }
+        | ({} if profile is None else {"profile": profile.fingerprint()}),
         notes=tuple(notes),
     )

@@ -1,10 +1,13 @@
 """Are profiles, clusters and measurements kept once, by content, and only when they are sound?"""
 
+import copy
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+from api.service import Service
+from api.tables import DocumentKind, StoredDocument
 from profiles import library
 from profiles.timings import LayerTimings, Profile, TimingPoint, TypeTimings
 from tests.api.conftest import TINY
@@ -108,6 +111,21 @@ def test_a_stored_profile_can_be_planned_with(client: TestClient) -> None:
     plan = study.json()["plan"]
     assert plan["model"]["name"] == "measured-gpt"
     assert plan["provenance"]["timings"] == "measured"
+    assert plan["provenance"]["hashes"]["profile"] == stored["id"]
+
+
+def test_a_stored_profile_that_was_changed_is_refused(client: TestClient, service: Service) -> None:
+    """Whoever has changed it under its id, beside the service, gets no plan from it."""
+    stored = client.post("/v1/profiles", json=documents()["profiles"]).json()
+    with service.database.writing() as session:
+        row = session.get(StoredDocument, (DocumentKind.PROFILE, stored["id"]))
+        assert row is not None
+        changed = copy.deepcopy(stored["document"])
+        changed["timings"]["types"][0]["points"][0]["forward_s"] *= 2
+        row.document = changed
+    refused = client.post("/v1/plans", json=TINY | {"model": {"profile": stored["id"]}})
+    assert refused.status_code == 422
+    assert "was changed, or is another one" in refused.json()["detail"]
 
 
 def test_a_profile_that_is_not_there_is_refused(client: TestClient) -> None:

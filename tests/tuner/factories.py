@@ -28,7 +28,7 @@ def make_request(**options: Any) -> PlanRequest:
 def make_plan(*, profile: Profile | None = None, shelf: Library | None = None, **options: Any) -> Plan:
     """The plan of `make_request(**options)`."""
     if profile is not None:
-        options = {"model": {"profile": "uploaded"}} | options
+        options = {"model": {"profile": profile.fingerprint()}} | options
     return answer(make_request(**options), shelf or library, profile=profile)
 
 

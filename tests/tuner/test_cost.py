@@ -46,15 +46,16 @@ def times(
     **options: Any,
 ) -> IterationTimes:
     """Equation 1 for one configuration, at one micro-batch size."""
+    profile = profile or equal_blocks()
     request = make_request(
-        model={"profile": "uploaded"},
+        model={"profile": profile.fingerprint()},
         cluster=inline(cluster or make_cluster()),
         devices=width * depth,
         mini_batch_size=width * micro_batches * micro_batch_size,
         optimizer="sgd",
         **options,
     )
-    evaluator = Evaluator(gather(request, library, profile=profile or equal_blocks()))
+    evaluator = Evaluator(gather(request, library, profile=profile))
     variant = Variant(find_scheme(schedule), Layout(width, depth), scaling, pairs, recompute)
     evaluated = evaluator.evaluate(variant, np.array([micro_batch_size]))
     assert evaluated is not None
@@ -258,7 +259,7 @@ def test_a_faster_device_is_never_slower(faster: float, blocks: int, devices: in
 def block_forward_s(micro_batch_size: int, *points: tuple[int, float, float]) -> float:
     """Forward of a block as the model has it."""
     profile = make_profile(*points, blocks=1)
-    inputs = gather(make_request(model={"profile": "uploaded"}), library, profile=profile)
+    inputs = gather(make_request(model={"profile": profile.fingerprint()}), library, profile=profile)
     costs = Evaluator(inputs).layers.costs(np.array([micro_batch_size]))
     return float(costs.forward_s[0, 0])
 

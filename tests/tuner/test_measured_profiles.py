@@ -11,6 +11,7 @@ from profiles.timings import Profile, TypeTimings
 from tests.tuner.factories import make_plan
 from tuner.configuration import Configuration
 from tuner.enactment import expect
+from tuner.errors import RequestError
 from tuner.evaluation import Evaluator, Variant
 from tuner.inputs import gather
 from tuner.layers import _weight_share
@@ -59,8 +60,9 @@ def planned(taken: Profile, **options: Any) -> Plan:
         "cluster": "local-cpu",
         "width": 1,
         "depth": 2,
+        "model": {"profile": taken.fingerprint()},
     } | options
-    return make_plan(profile=taken, model={"profile": taken.fingerprint()}, **asked)
+    return make_plan(profile=taken, **asked)
 
 
 def notes(taken: Profile, **options: Any) -> list[str]:
@@ -147,6 +149,25 @@ def test_layers_of_one_type_that_differ_are_refused() -> None:
     value["description"]["layers"][2]["parameters"] = 7
     with pytest.raises(MalformedDocumentError, match="share type 'block' but differ"):
         Profile.from_value(value)
+
+
+def test_a_plan_says_which_profile_it_was_made_with() -> None:
+    """By its content: times that differ in one digit give another hash, and so do the timings used."""
+    one, other = profile(point(1)), profile(point(1, 1.0 + 1e-12))
+    hashes = [planned(taken).provenance.hashes for taken in (one, other)]
+    assert [each["profile"] for each in hashes] == [one.fingerprint(), other.fingerprint()]
+    assert hashes[0]["timings"] != hashes[1]["timings"]
+    assert hashes[0]["model"] == hashes[1]["model"]
+    assert "profile" not in make_plan(model="tiny-gpt", cluster="local-cpu").provenance.hashes
+
+
+def test_a_profile_that_is_not_the_one_named_is_refused() -> None:
+    """Its content and the name of the one that was meant are both told."""
+    meant, changed = profile(point(1)), profile(point(1, 1.1))
+    with pytest.raises(RequestError, match="was changed, or is another") as refused:
+        planned(changed, model={"profile": meant.fingerprint()})
+    assert meant.fingerprint() in str(refused.value)
+    assert changed.fingerprint() in str(refused.value)
 
 
 def test_a_changed_profile_has_another_fingerprint() -> None:
