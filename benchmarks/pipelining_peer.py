@@ -33,12 +33,12 @@ class Sleep(torch.autograd.Function):
     """Takes its time both ways."""
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor, weight: Tensor) -> Tensor:
+    def forward(_ctx: Any, value: Tensor, weight: Tensor) -> Tensor:
         sleep(FORWARD_S)
         return value * weight
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+    def backward(_ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         sleep(BACKWARD_S)
         return gradients[0], None
 
@@ -64,15 +64,16 @@ def main() -> None:
         ("real", None),
     ):
         for schedule in ("gpipe", "dapple"):
-            pairs = run_ranks(DEPTH, compare, kind, schedule, runs, timeout=600.0)[0]
+            pairs = run_ranks(DEPTH, compare, (kind, schedule, runs), timeout=600.0)[0]
             ours, peers = (statistics.median(column) for column in zip(*pairs, strict=True))
             ratio = statistics.median(our / peer for our, peer in pairs)
             ideal = f"{ideal_s * 1e3:10.1f}" if ideal_s else f"{'':>10}"
             print(f"{kind} {schedule:12}{ours * 1e3:>11.1f}{peers * 1e3:10.1f}{ratio:10.3f}{ideal}")
 
 
-def compare(rank: int, world_size: int, kind: str, schedule: str, runs: int) -> list[tuple[float, float]]:
-    """(ours, the peer's) seconds of an iteration in every run."""
+def compare(rank: int, _world_size: int, case: tuple[str, str, int]) -> list[tuple[float, float]]:
+    """(ours, the peer's) seconds of an iteration in every run; `case` is kind, schedule and runs."""
+    kind, schedule, runs = case
     sharpen_sleep()
     ours, peers = ours_of(kind, schedule), peers_of(kind, schedule, rank)
     for step in (ours, peers):
