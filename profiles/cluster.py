@@ -93,6 +93,8 @@ class Software(Part):
     """The least time of a block's backward, twice that of its forward: what launching their kernels takes."""
     iteration_overhead_s: Seconds | None = None
     """What every iteration takes beyond its operations: data, logging, clearing gradients."""
+    operation_overhead_s: Seconds | None = None
+    """What a runtime takes for every forward and every backward of a stage beside its layers."""
     message_latency_s: Seconds | None = None
     """Added to the latency of every message between stages."""
     message_factor: Annotated[float, Field(ge=0, le=1_000)] | None = None

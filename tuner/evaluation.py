@@ -95,7 +95,10 @@ class Evaluator:
         self.layers = LayerModel(inputs)
         request, software = inputs.request, inputs.cluster.software
         self._stage_model = StageModel(
-            inputs.description, request.partition or "balanced", update_s=self.layers.update_s()
+            inputs.description,
+            request.partition or "balanced",
+            update_s=self.layers.update_s(),
+            overhead_s=software.operation_overhead_s or 0.0,
         )
         self._memory = MemoryModel(request, software, inputs.accelerator.memory_bytes)
         bandwidth = (

@@ -79,10 +79,19 @@ class StageModel:
     """Cuts one model into stages, remembering the cuts."""
 
     def __init__(
-        self, description: ModelDescription, partition: str, *, update_s: Floats | None = None
+        self,
+        description: ModelDescription,
+        partition: str,
+        *,
+        update_s: Floats | None = None,
+        overhead_s: float = 0.0,
     ) -> None:
-        """`update_s` is what a step of each layer's parameters takes [l], where it is known of all."""
+        """`update_s` is what a step of each layer's parameters takes [l], where it is known of all.
+
+        `overhead_s` is added to every forward and backward of a stage.
+        """
         self._description = description
+        self._overhead_s = overhead_s
         self._update_s = update_s
         self._partition = partition
         self._is_block = np.array([layer.kind == "block" for layer in description.layers])
@@ -148,10 +157,9 @@ class StageModel:
         forward = _sums(costs.forward_s, cuts)
         blocks = _sums(np.where(self._is_block, costs.forward_s, 0.0), cuts)
         recomputed = {"none": np.zeros_like(forward), "stage": forward, "layer": blocks}
-        backward = _sums(costs.backward_s, cuts)
         return {
-            "forward_s": forward,
-            "backward_s": backward,
+            "forward_s": forward + self._overhead_s,
+            "backward_s": _sums(costs.backward_s, cuts) + self._overhead_s,
             "weight_backward_s": _sums(costs.weight_backward_s, cuts),
             "recomputed_forward_s": recomputed,
         }

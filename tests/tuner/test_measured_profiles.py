@@ -218,3 +218,23 @@ def test_steps_are_estimated_unless_all_are_measured(taken: Profile, options: di
     """By the bytes of weights, gradients and state, as without any."""
     assert update_times(taken, **options) == update_times(profile(point(1), point(8)), **options)
     assert update_times(taken, **options)[0] < 1e-3
+
+
+def test_what_a_runtime_adds_is_added_to_every_forward_and_backward() -> None:
+    """Not to recomputation, nor once for every layer."""
+    taken = profile(point(1), point(8))
+    plain = library.load_cluster("local-cpu")
+    software = plain.software.model_copy(update={"operation_overhead_s": 0.25})
+    slower = plain.model_copy(update={"software": software})
+    costs = []
+    for cluster in (plain, slower):
+        asked = {
+            "model": {"profile": taken.fingerprint()}, "devices": 2, "mini_batch_size": 8,
+            "cluster": {"document": cluster},
+        }  # fmt: skip
+        configuration = Configuration(
+            "dapple", width=1, depth=2, micro_batch_size=2, micro_batches=4, recompute="stage"
+        )
+        costs.append(expect(read_request(asked), configuration, library, profile=taken).costs)
+    assert (costs[1].forward_s - costs[0].forward_s).tolist() == pytest.approx([0.25, 0.25])
+    assert (costs[1].backward_s - costs[0].backward_s).tolist() == pytest.approx([0.25, 0.25])
