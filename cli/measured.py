@@ -24,6 +24,7 @@ def measure(
     micro_batch_sizes: tuple[int, ...],
     accelerator: str | None,
     threads: int,
+    processes: int,
     budget: float,
     optimizer: Any,
     seed: int,
@@ -43,8 +44,11 @@ def measure(
     from executor.measuring.profiling import take_profile
 
     try:
-        opened, description, name = _open(model, seed=seed, **shape)
-        document = take_profile(opened, plan, name=name, description=description, progress=_show)
+        if processes > 1:
+            document = _side_by_side(model, plan, processes, **shape)
+        else:
+            opened, description, name = _open(model, seed=seed, **shape)
+            document = take_profile(opened, plan, name=name, description=description, progress=_show)
     except ConfigurationError as error:
         raise InputError(str(error)) from None
     except ExecutorError as error:
@@ -52,6 +56,20 @@ def measure(
     for note in document.timings.notes:
         click.echo(f"note: {note}", err=True)
     return document
+
+
+def _side_by_side(model: str, plan: Plan, processes: int, **shape: Any) -> Profile:
+    """Measured by several processes at once; raises InputError for what they do not share a machine for."""
+    from cli.sources import read_model
+    from executor.measuring.neighbours import Crowd, take_crowded_profile
+    from executor.models.factories import is_factory
+
+    if plan.device != "cpu" or is_factory(model):
+        raise InputError(
+            f"--processes {processes} measures presets and config.json on a CPU: leave it out for a factory, "
+            "or for a device that each rank has for itself"
+        )
+    return take_crowded_profile(Crowd(read_model(model)[0], processes, **shape), plan)
 
 
 def _plan(**options: Any) -> Plan:

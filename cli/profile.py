@@ -62,6 +62,10 @@ class Sizes(click.ParamType[tuple[int, ...]]):
 @click.option("--precision", type=click.Choice(PRECISIONS), show_default="the preset's, else bfloat16")
 @click.option("--attention", type=click.Choice(ATTENTIONS), show_default="the preset's, else flash")
 @click.option("--threads", type=click.IntRange(1), default=1, help="Measured on a CPU: ranks run one each.")
+@click.option(
+    "--processes", type=click.IntRange(1, 64), default=1,
+    help="Measured on a CPU by so many at once, as ranks that share the machine.",
+)  # fmt: skip
 @click.option("--budget", type=click.FloatRange(0), default=2.0, help="Seconds to repeat a layer at a size.")
 @click.option("--optimizer", type=click.Choice(OPTIMIZERS), default="adam", help="Whose steps are measured.")
 @click.option("--seed", type=int, default=0, help="Of measured weights and samples.")
@@ -71,7 +75,7 @@ class Sizes(click.ParamType[tuple[int, ...]]):
 @click.option("--json", "as_json", is_flag=True, help="Print the profile document.")
 def profile(*, on: str, output: Path | None, as_json: bool, **asked: Any) -> int:
     """Profile the layers of a model, for `chimera plan --model FILE`."""
-    measuring = {key: asked.pop(key) for key in ("threads", "budget", "optimizer", "seed")}
+    measuring = {key: asked.pop(key) for key in ("threads", "processes", "budget", "optimizer", "seed")}
     if on == "estimate":
         document = _estimate(**asked)
     else:

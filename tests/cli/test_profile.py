@@ -74,6 +74,16 @@ def test_a_measured_profile_is_planned_with(chimera: Shell, tmp_path: Path) -> N
     assert answer["provenance"]["timings"] == "measured"
 
 
+def test_several_processes_measure_at_once(chimera: Shell) -> None:
+    """As ranks do that share a machine, which the profile says; a factory's are not started twice."""
+    result = chimera(*MEASURED, "--model", "tiny-gpt", "--processes", "2", "--json")
+    assert result.code == 0, result.err
+    assert "2 processes at the same time" in Profile.from_json(result.out).timings.notes[0]
+    refused = chimera(*MEASURED, "--model", "own.py:Own", "--processes", "2")
+    assert (refused.code, refused.out) == (2, "")
+    assert "leave it out for a factory" in refused.err
+
+
 def test_a_factory_is_profiled_too(chimera: Shell, tmp_path: Path) -> None:
     """Named by its file, with a table for people."""
     path = tmp_path / "own.py"
