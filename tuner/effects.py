@@ -13,8 +13,8 @@ from tuner.schedules.scheme import Floats, Integers
 
 _COMMON = 0.5
 """All configurations together: another clock, another kernel library."""
-_SHARE = 1.0
-"""A part of the iteration, such as messages, that takes twice as long as predicted."""
+_SHARE = 2.0
+"""A part of the iteration, such as messages, that takes three times as long as predicted."""
 _SLOPE = 0.03
 """A doubling of a size."""
 _BEND = 0.01

@@ -95,11 +95,13 @@ def make_study(
     beliefs: Sequence[Belief] = (),
     over: Mapping[Configuration, float] | None = None,
     storage: BaseStorage | None = None,
+    name: str = NAME,
 ) -> optuna.Study:
     """The study of these rows; `beliefs` join them as if they had been measured.
 
     `over` is what a configuration needs over what there is, minus 1, where the memory is known or estimated.
-    Pass Optuna's storage of a database to look at the study with optuna-dashboard; it is in memory else.
+    Pass Optuna's storage of a database to look at the study with optuna-dashboard; it is in memory else. Raises
+    optuna.exceptions.DuplicatedStudyError where that holds a study of this name.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     rows = [_row(trial, space, over or {}) for trial in in_order(trials)]
@@ -107,7 +109,7 @@ def make_study(
     # Optuna gives old trials less weight: ours have no age.
     shuffled = np.random.default_rng(seed).permutation(len(rows))
     study = optuna.create_study(
-        study_name=NAME,
+        study_name=name,
         storage=InMemoryStorage() if storage is None else storage,
         sampler=TPESampler(seed=seed, n_startup_trials=2),
         direction="minimize",
