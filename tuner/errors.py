@@ -5,6 +5,7 @@ TunerError
 ├── UnsupportedModelError    the model cannot be described from its configuration
 ├── UnsupportedOptionError   a sound option that is not modelled yet
 ├── TooLongError             a program has more operations than are simulated
+├── CalibrationError         measurements do not say what is asked of them
 ├── ProtocolError            a worker speaks a version that is not understood
 └── ScheduleError            a schedule cannot run that way, or a program is not a schedule
     ├── UnmatchedMessageError  a message is sent that nobody receives, or awaited that nobody sends
@@ -32,6 +33,10 @@ class UnsupportedOptionError(TunerError):
 
 class TooLongError(TunerError):
     """A program has more operations than are simulated; the message says how many of each."""
+
+
+class CalibrationError(TunerError):
+    """Measurements cannot be calibrated on, or a calibration says nothing of what is asked."""
 
 
 class ProtocolError(TunerError):

@@ -132,11 +132,8 @@ class LayerModel:
             forward, backward = layer_times(layer, inputs.accelerator, inputs.description.precision, sizes)
             return forward * software.compute_factor, backward * software.compute_factor
         parts = layer_time_parts(layer, inputs.accelerator, inputs.description.precision, sizes)
-        forward, backward = (
-            parts.launch_s
-            + parts.products_s * software.compute_factor
-            + parts.traffic_s * software.traffic_factor
-        )
+        computing_s = parts.launch_s + parts.products_s
+        forward, backward = computing_s * software.compute_factor + parts.traffic_s * software.traffic_factor
         return forward, backward
 
     def _doubts(self) -> list[str]:

@@ -1,11 +1,14 @@
 """What does the model say of a configuration that was measured?"""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from profiles.cluster import ClusterProfile
-from profiles.measurement import Measurement
+from profiles.measurement import Measurement, ModelShape
+from profiles.timings import Profile
 from tuner.errors import RequestError
 from tuner.evaluation import Evaluated, Evaluator, Variant
 from tuner.inputs import Library, PlanInputs, gather
@@ -32,30 +35,28 @@ class Replayed:
         """Time of an iteration by simulation: what a plan says."""
         return Rehearsal(self.evaluator).rehearse(self.evaluated, 0).iteration_s
 
+    @property
+    def needed_bytes(self) -> float:
+        """Memory of the fullest rank, without what a plan keeps free."""
+        return float((self.evaluated.total_bytes[0] - self.evaluated.memory.reserve_bytes[0]).max())
 
-def replay(measurement: Measurement, library: Library, *, cluster: ClusterProfile | None = None) -> Replayed:
+
+def replay(
+    measurement: Measurement,
+    library: Library,
+    *,
+    cluster: ClusterProfile | None = None,
+    profiles: Sequence[Profile] = (),
+) -> Replayed:
     """The measured configuration as the model sees it; `cluster` replaces the named one.
 
-    Raises RequestError where the schedule has no closed form for it or the model is not a preset.
+    A profile of `profiles` is used where its description has the name of the measured model. Raises
+    RequestError where the schedule has no closed form for it, or the model's family is not known.
     """
-    if not isinstance(measurement.model, str):
-        raise RequestError(
-            "a measurement of a model given by its sizes cannot be replayed yet: name a preset"
-        )
-    ran = measurement.configuration
-    request = read_request(
-        {
-            "model": measurement.model,
-            "cluster": measurement.cluster,
-            "devices": measurement.devices,
-            "mini_batch_size": ran.mini_batch_size,
-            "sequence_length": measurement.sequence_length,
-            "precision": measurement.precision,
-        }
-    )
-    inputs = gather(request, library)
+    inputs = gather_measured(measurement, library, profiles=profiles)
     if cluster is not None:
-        inputs = PlanInputs(inputs.request, inputs.description, inputs.timings, inputs.accelerator, cluster)
+        inputs = replace(inputs, cluster=cluster)
+    ran = measurement.configuration
     scheme = find_scheme(ran.schedule)
     layout = Layout(ran.width, ran.depth)
     variant = Variant(scheme, layout, ran.scaling, ran.pipe_pairs, ran.recompute)
@@ -69,3 +70,66 @@ def replay(measurement: Measurement, library: Library, *, cluster: ClusterProfil
         )
         raise RequestError(f"the measured configuration has no closed form: {reason}")
     return Replayed(evaluator, evaluated)
+
+
+def model_name(measurement: Measurement) -> str:
+    """What identifies the measured model: its name, or its sizes."""
+    model = measurement.model
+    if isinstance(model, str):
+        return model
+    return (
+        f"{model.family} {model.layers} x {model.hidden_size}, {model.heads} heads, "
+        f"{model.sequence_length} tokens, vocabulary {model.vocabulary}"
+    )
+
+
+def gather_measured(
+    measurement: Measurement, library: Library, *, profiles: Sequence[Profile] = ()
+) -> PlanInputs:
+    """What the prediction of a measurement is computed from.
+
+    A model given by its sizes is cut into equal numbers of blocks where they divide, as its frameworks do.
+    """
+    model, ran = measurement.model, measurement.configuration
+    profile = next((each for each in profiles if each.description.name == model), None)
+    asked: dict[str, Any] = {
+        "model": model,
+        "cluster": measurement.cluster,
+        "devices": measurement.devices,
+        "mini_batch_size": ran.mini_batch_size,
+        "sequence_length": measurement.sequence_length,
+        "precision": measurement.precision,
+    }
+    if isinstance(model, ModelShape):
+        asked["model"] = {"config": _config(model), "name": model_name(measurement)}
+        asked["partition"] = "balanced" if model.layers % ran.depth else "even"
+    elif profile is not None:
+        asked["model"] = {"profile": profile.fingerprint()}
+    return gather(read_request(asked), library, profile=profile)
+
+
+def _config(shape: ModelShape) -> dict[str, Any]:
+    """The configuration of a model with these sizes and what its family has by default."""
+    if shape.family in {"gpt", "gpt2"}:
+        return {
+            "model_type": "gpt2",
+            "n_embd": shape.hidden_size,
+            "n_layer": shape.layers,
+            "n_head": shape.heads,
+            "n_positions": shape.sequence_length,
+            "vocab_size": shape.vocabulary,
+        }
+    if shape.family == "bert":
+        return {
+            "model_type": "bert",
+            "hidden_size": shape.hidden_size,
+            "num_hidden_layers": shape.layers,
+            "num_attention_heads": shape.heads,
+            "intermediate_size": 4 * shape.hidden_size,
+            "max_position_embeddings": shape.sequence_length,
+            "vocab_size": shape.vocabulary,
+        }
+    raise RequestError(
+        f"a model of family {shape.family!r} cannot be made from its sizes: use gpt, gpt2 or bert, the name "
+        "of a preset, or a profile with that name"
+    )

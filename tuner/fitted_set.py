@@ -1,0 +1,167 @@
+"""How well do the best coefficients describe some measurements, and how sure are they?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+
+from profiles.calibration import CalibrationSet, Coefficient
+from tuner.coefficients import NAMES, array_of
+from tuner.identification import PRIORITY, WITHOUT_FLUSH, Identified, identify
+from tuner.robust_fit import Lines, RobustFit, slopes_at, soft_weights
+from tuner.schedules.scheme import Floats
+
+_LAUNCH, _COMPUTE = NAMES.index("launch_floor_s"), NAMES.index("compute_factor")
+_LAUNCH_STARTS = (0.0, 1.1, 1.6)
+"""Where the fit of the launch time starts, in times of the shortest backward of a block: below all backwards
+it has no slope, so the best of several starts is taken."""
+_LEAST_REACH = 1.0
+_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Coefficients fitted to rows, with what the error bars are made of."""
+
+    rows: tuple[Lines, ...]
+    values: Floats
+    identified: Identified
+    free: tuple[int, ...]
+    """Fitted coefficients above 0."""
+    covariance: Floats
+    """Of the free coefficients."""
+    scatter: float
+    reach: float
+    left_out: Floats
+    """log(predicted / measured) of each row, had it been left out (to first order) [row]."""
+
+    @property
+    def mean_error(self) -> float:
+        """Mean relative error of the throughput of rows left out."""
+        return float(np.abs(np.exp(-self.left_out) - 1).mean())
+
+
+def fit(rows: Sequence[Lines], level: float) -> Fitted:
+    """The coefficients of least soft L1 loss over several starts; what is not told stays the cluster's."""
+    plain = rows[0].observation.predictor.values
+    shortest_s = plain[_COMPUTE] * min(row.observation.predictor.block_backward_s for row in rows)
+    tried: list[tuple[float, int, Floats, Identified]] = []
+    for times in _LAUNCH_STARTS if rows[0].observation.predictor.synchronous else (0.0,):
+        start = plain.copy()
+        start[_LAUNCH] = times * shortest_s
+        values, identified = _fit_from(rows, start, plain=plain)
+        tried.append((RobustFit(rows, identified.told).loss(values), len(tried), values, identified))
+    _, _, values, identified = min(tried, key=lambda each: each[:2])
+    return _judged(tuple(rows), values, identified, level=level)
+
+
+def _fit_from(rows: Sequence[Lines], start: Floats, *, plain: Floats) -> tuple[Floats, Identified]:
+    """From one start; what the measurements turn out not to tell is given up and the rest fitted again."""
+    among = PRIORITY if rows[0].observation.predictor.synchronous else WITHOUT_FLUSH
+    identified = identify(slopes_at(rows, start)[1], among)
+    values = start
+    for _ in range(_ROUNDS):
+        start = np.where(np.isin(np.arange(len(start)), identified.told), start, plain)
+        values = RobustFit(rows, identified.told).from_start(start)
+        values, identified = _without_idle(rows, values, identified, plain=plain)
+        again = identify(slopes_at(rows, values)[1], among)
+        lost = tuple(at for at in identified.told if at in again.reasons)
+        if not lost:
+            break
+        told = tuple(at for at in identified.told if at not in lost)
+        identified = Identified(told, identified.reasons | {at: again.reasons[at] for at in lost})
+        start = values
+    return values, identified
+
+
+def _without_idle(
+    rows: Sequence[Lines], values: Floats, identified: Identified, *, plain: Floats
+) -> tuple[Floats, Identified]:
+    """Coefficients that ended where no measurement depends on them are the cluster's again."""
+    slopes = slopes_at(rows, values)[1]
+    idle = [at for at in identified.told if not np.abs(slopes[:, at]).max()]
+    if not idle:
+        return values, identified
+    values = values.copy()
+    values[idle] = plain[idle]
+    told = tuple(at for at in identified.told if at not in idle)
+    reasons = identified.reasons | dict.fromkeys(idle, "the best fit is where no measurement depends on it")
+    return values, Identified(told, reasons)
+
+
+def _judged(rows: tuple[Lines, ...], values: Floats, identified: Identified, *, level: float) -> Fitted:
+    errors, slopes = slopes_at(rows, values)
+    weights = soft_weights(errors) ** 2
+    scales = np.abs(slopes).max(axis=0)
+    free = tuple(at for at in identified.told if values[at] > 0 and scales[at] > 0)
+    own = slopes[:, free]
+    units = np.linalg.norm(own, axis=0)
+    scaled = own / units
+    inverse = np.linalg.pinv(scaled.T @ (scaled * weights[:, None]), hermitian=True)
+    leverage = np.clip(weights * np.einsum("ij,jk,ik->i", scaled, inverse, scaled), 0.0, 0.95)
+    freedom = max(1, len(rows) - len(free))
+    scatter = float(np.sqrt((weights * errors**2).sum() / freedom))
+    spread = scatter * np.sqrt(1 + np.einsum("ij,jk,ik->i", scaled, inverse, scaled))
+    left_out = errors / (1 - leverage)
+    return Fitted(
+        rows=rows,
+        values=values,
+        identified=identified,
+        free=free,
+        covariance=scatter**2 * inverse / np.outer(units, units),
+        scatter=scatter,
+        reach=_reach(np.abs(left_out) / np.maximum(spread, 1e-12), level),
+        left_out=left_out,
+    )
+
+
+def _reach(deviations: Floats, level: float) -> float:
+    """The deviation in which `level` of further rows lie: an order statistic, as in conformal prediction."""
+    rank = ceil((len(deviations) + 1) * level)
+    found = np.sort(deviations)[min(rank, len(deviations)) - 1]
+    # With too few rows for the level even the largest deviation is not large enough.
+    widened = rank / min(rank, len(deviations))
+    return max(_LEAST_REACH, float(found) * widened)
+
+
+def document_of(
+    fitted: Fitted, *, cluster: str, model: str | None, synchronous: bool, helped_by: dict[int, str]
+) -> CalibrationSet:
+    """The set as part of a calibration."""
+    errors = np.sqrt(np.maximum(0.0, np.diag(fitted.covariance)))
+    known = dict(zip(fitted.free, errors.tolist(), strict=True))
+    return CalibrationSet(
+        cluster=cluster,
+        model=model,
+        synchronous=synchronous,
+        measurements=len(fitted.rows),
+        coefficients=tuple(
+            Coefficient(
+                name=name,
+                value=float(fitted.values[position]),
+                standard_error=known.get(position),
+                fitted=position in fitted.identified.told,
+                reason=fitted.identified.reasons.get(position),
+                helped_by=helped_by.get(position),
+            )
+            for position, name in enumerate(NAMES)
+        ),
+        covariance=tuple(tuple(row) for row in fitted.covariance.tolist()),
+        scatter=fitted.scatter,
+        reach=fitted.reach,
+        mean_error=fitted.mean_error,
+    )
+
+
+def coefficients_of(chosen: CalibrationSet) -> Floats:
+    """The coefficients of a set, in the order of NAMES."""
+    return array_of({each.name: each.value for each in chosen.coefficients})
+
+
+def deviation(chosen: CalibrationSet, slopes: Floats) -> float:
+    """Standard deviation of log(measured / predicted) of a prediction with these derivatives [NAMES]."""
+    free = [NAMES.index(each.name) for each in chosen.coefficients if each.standard_error is not None]
+    own = slopes[free]
+    covariance = np.array(chosen.covariance).reshape(len(free), len(free))
+    return float(np.sqrt(chosen.scatter**2 + max(0.0, float(own @ covariance @ own))))
