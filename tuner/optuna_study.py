@@ -100,8 +100,8 @@ def make_study(
     """The study of these rows; `beliefs` join them as if they had been measured.
 
     `over` is what a configuration needs over what there is, minus 1, where the memory is known or estimated.
-    Pass Optuna's storage of a database to look at the study with optuna-dashboard; it is in memory else. Raises
-    optuna.exceptions.DuplicatedStudyError where that holds a study of this name.
+    Pass Optuna's storage of a database to look at the study with optuna-dashboard; it is in memory else.
+    Raises optuna.exceptions.DuplicatedStudyError where that holds a study of this name.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     rows = [_row(trial, space, over or {}) for trial in in_order(trials)]

@@ -5,7 +5,7 @@ import statistics
 import numpy as np
 import pytest
 
-from tests.tuner.studies import GB, grid, make_configuration, make_option, make_trial, slow_links
+from tests.tuner.studies import GB, Truth, grid, make_configuration, make_option, make_trial, slow_links
 from tuner.configuration import Configuration
 from tuner.correction import LEVEL, correct
 from tuner.memory_correction import corrected_bytes
@@ -14,7 +14,7 @@ from tuner.trials import Option, Trial, measured
 OPTIONS = grid()
 
 
-def trials_of(truth, *, seed: int, count: int, noise: float = 0.01) -> list[Trial]:
+def trials_of(truth: Truth, *, seed: int, count: int, noise: float = 0.01) -> list[Trial]:
     """Trials of some options, chosen at random."""
     random = np.random.default_rng(seed)
     tried = random.choice(len(OPTIONS), count, replace=False)
@@ -25,7 +25,7 @@ def trials_of(truth, *, seed: int, count: int, noise: float = 0.01) -> list[Tria
     ]
 
 
-def test_without_trials_the_model_stands():
+def test_without_trials_the_model_stands() -> None:
     """Nothing is corrected, and the bar is around the prediction."""
     corrected = correct([], OPTIONS)
 
@@ -36,7 +36,7 @@ def test_without_trials_the_model_stands():
 
 
 @pytest.mark.parametrize("truth", [slow_links, lambda option: 1.4 * option.predicted_s])
-def test_trials_correct_what_was_not_tried(truth):
+def test_trials_correct_what_was_not_tried(truth: Truth) -> None:
     """Eight trials halve the error of the other 52 predictions at least, and narrow their bars."""
     rows = trials_of(truth, seed=1, count=8)
     tried = {trial.configuration for trial in rows}
@@ -49,7 +49,7 @@ def test_trials_correct_what_was_not_tried(truth):
     assert (corrected.deviation < correct([], OPTIONS).deviation).all()
 
 
-def test_error_bars_hold_the_share_that_they_promise():
+def test_error_bars_hold_the_share_that_they_promise() -> None:
     """Over 20 studies of 8 trials the bars hold at least 90 % of what was not tried."""
     held = []
     for seed in range(20):
@@ -62,7 +62,7 @@ def test_error_bars_hold_the_share_that_they_promise():
     assert sum(held) / len(held) >= LEVEL
 
 
-def test_a_trial_is_predicted_by_the_others_alone():
+def test_a_trial_is_predicted_by_the_others_alone() -> None:
     """What is said of an unseen trial is what the correction without it says of its configuration."""
     rows = trials_of(slow_links, seed=3, count=6)
     corrected = correct(rows, OPTIONS)
@@ -73,7 +73,7 @@ def test_a_trial_is_predicted_by_the_others_alone():
         assert corrected.unseen_s[place] == pytest.approx(correct(others, OPTIONS).expected_s[option])
 
 
-def test_what_was_measured_replaces_what_was_inferred():
+def test_what_was_measured_replaces_what_was_inferred() -> None:
     """A measured configuration is expected near its measurement, whatever the others say."""
     rows = trials_of(lambda option: option.predicted_s, seed=0, count=10)
     odd = make_trial(OPTIONS[0], factor=1.5)
@@ -83,17 +83,17 @@ def test_what_was_measured_replaces_what_was_inferred():
     assert corrected.expected_s[0] == pytest.approx(odd.measured_s, rel=0.05)
 
 
-def test_trials_of_configurations_that_are_no_options_count():
+def test_trials_of_configurations_that_are_no_options_count() -> None:
     """A study whose options were planned anew keeps what it learnt."""
     elsewhere = make_trial(make_option(make_configuration("gems", size=32)), factor=2.0)
 
     assert (correct([elsewhere], OPTIONS).expected_s > correct([], OPTIONS).expected_s).all()
 
 
-def sizes(needed_gb: dict[int, float], **other: object) -> list[Option]:
+def sizes(needed_gb: dict[int, float], *, depth: int = 4) -> list[Option]:
     """Options of one layout at several micro-batch sizes."""
     return [
-        make_option(make_configuration(size=size, **other), needed_bytes=needed * GB)
+        make_option(make_configuration(depth=depth, size=size), needed_bytes=needed * GB)
         for size, needed in needed_gb.items()
     ]
 
@@ -104,7 +104,7 @@ def corrected_gb(rows: list[Trial], options: list[Option]) -> dict[Configuration
     return {option.configuration: needed / GB for option, needed in zip(options, found, strict=True)}
 
 
-def test_running_out_of_memory_raises_what_similar_configurations_need():
+def test_running_out_of_memory_raises_what_similar_configurations_need() -> None:
     """The same at a larger micro-batch cannot fit; other layouts need somewhat more than was thought."""
     same, other = sizes({1: 50, 2: 60, 4: 75}), sizes({2: 78}, depth=8)
     options = [*same, *other]
@@ -116,7 +116,7 @@ def test_running_out_of_memory_raises_what_similar_configurations_need():
     assert after[other[0].configuration] > 80
 
 
-def test_running_out_of_memory_teaches_less_than_a_measured_peak_refutes():
+def test_running_out_of_memory_teaches_less_than_a_measured_peak_refutes() -> None:
     """Where peaks are as predicted, one row out of memory does not shut everything out."""
     options = [*sizes({2: 79}), *sizes({2: 70}, depth=8), *sizes({2: 60}, depth=2)]
     rows = [make_trial(options[0], status="out_of_memory"), make_trial(options[2], peak_bytes=60 * GB)]
@@ -127,7 +127,7 @@ def test_running_out_of_memory_teaches_less_than_a_measured_peak_refutes():
     assert after[options[1].configuration] < 80
 
 
-def test_measured_peaks_correct_the_memory_model():
+def test_measured_peaks_correct_the_memory_model() -> None:
     """Everything needs a tenth more than predicted: so do the others."""
     options = [*sizes({1: 30, 2: 40}), *sizes({2: 50}, depth=8)]
     after = corrected_gb(

@@ -2,6 +2,7 @@
 
 import statistics
 from collections import Counter
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -33,7 +34,7 @@ def studies(draw: st.DrawFn, options: tuple[Option, ...] = OPTIONS) -> list[Tria
 
 @settings(max_examples=25, deadline=None)
 @given(rows=studies(), order=st.randoms(use_true_random=False), seed=st.integers(0, 5))
-def test_the_same_rows_give_the_same_answer_in_any_order(rows, order, seed):
+def test_the_same_rows_give_the_same_answer_in_any_order(rows: list[Trial], order: Random, seed: int) -> None:
     """The order in which workers reported must not show."""
     shuffled = list(rows)
     order.shuffle(shuffled)
@@ -43,7 +44,7 @@ def test_the_same_rows_give_the_same_answer_in_any_order(rows, order, seed):
 
 @settings(max_examples=25, deadline=None)
 @given(rows=studies(FEW), count=st.integers(1, 4))
-def test_nothing_known_or_running_is_proposed_again(rows, count):
+def test_nothing_known_or_running_is_proposed_again(rows: list[Trial], count: int) -> None:
     """What is queued, running, measured or out of memory is closed; two attempts at most for the others."""
     proposed = [each.configuration for each in refine(FEW, rows, seed=0, count=count).proposals]
 
@@ -56,7 +57,7 @@ def test_nothing_known_or_running_is_proposed_again(rows, count):
 
 @settings(max_examples=40, deadline=None)
 @given(rows=studies())
-def test_it_stops_early_exactly_when_nothing_untried_can_win(rows):
+def test_it_stops_early_exactly_when_nothing_untried_can_win(rows: list[Trial]) -> None:
     """The optimistic ends of the error bars of what fits are no better than the best measured."""
     decision = refine(OPTIONS, rows, seed=0)
 
@@ -79,7 +80,7 @@ def test_it_stops_early_exactly_when_nothing_untried_can_win(rows):
 
 @settings(max_examples=25, deadline=None)
 @given(rows=studies(), trials=st.integers(1, 30), spent=st.integers(0, 4_000), count=st.integers(1, 3))
-def test_budgets_are_never_exceeded(rows, trials, spent, count):
+def test_budgets_are_never_exceeded(rows: list[Trial], trials: int, spent: int, count: int) -> None:
     """Not by trials, and not by device-seconds if trials go on taking what they took."""
     decision = refine(OPTIONS, rows, seed=0, budget=Budget(trials, float(spent)), count=count)
 
@@ -90,7 +91,7 @@ def test_budgets_are_never_exceeded(rows, trials, spent, count):
         assert typical * (len(rows) + len(decision.proposals)) <= spent
 
 
-def test_the_models_best_comes_first():
+def test_the_models_best_comes_first() -> None:
     """Before anything was measured the ranking decides, and workers get its list."""
     proposals = refine(OPTIONS, [], seed=0, count=3).proposals
 
@@ -101,7 +102,7 @@ def test_the_models_best_comes_first():
 
 
 @pytest.mark.parametrize("status", ["failed", "timed_out"])
-def test_what_ended_without_an_answer_is_tried_once_more_when_nothing_else_can_win(status):
+def test_what_ended_without_an_answer_is_tried_once_more_when_nothing_else_can_win(status: str) -> None:
     """A lost node may have been the reason; twice it was not."""
     first, second = FEW[:2]
     rows = [make_trial(first, status=status), make_trial(second)]
@@ -114,7 +115,7 @@ def test_what_ended_without_an_answer_is_tried_once_more_when_nothing_else_can_w
     assert last.stop.reason is StopReason.EVERYTHING_TRIED
 
 
-def test_everything_measured_is_the_end():
+def test_everything_measured_is_the_end() -> None:
     """There is nothing left to propose."""
     decision = refine(FEW, [make_trial(option) for option in FEW], seed=0)
 
@@ -124,7 +125,7 @@ def test_everything_measured_is_the_end():
     assert f"all {len(FEW)} configurations" in decision.stop.text
 
 
-def test_it_waits_for_running_trials_before_it_gives_up():
+def test_it_waits_for_running_trials_before_it_gives_up() -> None:
     """What runs may fail, or change what can win; the number of trials is final."""
     rows = [make_trial(option) for option in FEW[1:]] + [make_trial(FEW[0], status="running")]
 
@@ -136,7 +137,7 @@ def test_it_waits_for_running_trials_before_it_gives_up():
     assert spent.stop.reason is StopReason.TRIALS_SPENT
 
 
-def test_device_seconds_stop_it_with_the_numbers():
+def test_device_seconds_stop_it_with_the_numbers() -> None:
     """Two trials of 100 device-seconds leave no room for a third in 250."""
     rows = [make_trial(option) for option in FEW[:2]]
 
@@ -147,19 +148,19 @@ def test_device_seconds_stop_it_with_the_numbers():
     assert "200 of 250 device-seconds are spent, and a trial takes 100" in decision.stop.text
 
 
-def test_no_option_is_a_clear_error():
+def test_no_option_is_a_clear_error() -> None:
     """The message says where to look."""
     with pytest.raises(RequestError, match=r"no configuration to try.*smallest change"):
         refine((), [], seed=0)
 
 
-def test_no_proposal_cannot_be_asked_for():
+def test_no_proposal_cannot_be_asked_for() -> None:
     """Zero is not a number of proposals."""
     with pytest.raises(RequestError, match="0 configurations were asked for"):
         refine(FEW, [], seed=0, count=0)
 
 
-def test_an_option_far_behind_is_not_tried():
+def test_an_option_far_behind_is_not_tried() -> None:
     """An error bar of some percent does not reach a factor of ten."""
     fast = make_option(predicted_s=1.0)
     slow = make_option(make_configuration(size=8), predicted_s=10.0)
@@ -171,7 +172,7 @@ def test_an_option_far_behind_is_not_tried():
     assert "1 untried configurations" in decision.stop.text
 
 
-def test_ten_trials_find_what_the_model_does_not_know():
+def test_ten_trials_find_what_the_model_does_not_know() -> None:
     """Slow links, one slow schedule, and an efficiency by size: the mean regret is at most 1.5 %."""
     best_s = min(map(slow_links, OPTIONS))
     truth = {option.configuration: slow_links(option) for option in OPTIONS}
@@ -187,7 +188,7 @@ def test_ten_trials_find_what_the_model_does_not_know():
     assert statistics.mean(regrets) <= 0.015
 
 
-def test_a_model_that_is_right_up_to_a_factor_needs_few_trials():
+def test_a_model_that_is_right_up_to_a_factor_needs_few_trials() -> None:
     """All configurations 30 % slower: the first is the winner, and most of the 60 are never run."""
     rows, last = run_study(OPTIONS, lambda option: 1.3 * option.predicted_s, noise=0.002, trials=60)
 
@@ -198,7 +199,7 @@ def test_a_model_that_is_right_up_to_a_factor_needs_few_trials():
     assert picked.predicted_s <= 1.01 * min(option.predicted_s for option in OPTIONS)
 
 
-def test_what_cannot_fit_is_not_proposed_although_the_model_ranks_it_first():
+def test_what_cannot_fit_is_not_proposed_although_the_model_ranks_it_first() -> None:
     """An option beyond the capacity is left out until measurements say that it needs less."""
     large = make_option(predicted_s=0.5, needed_bytes=81 * GB)
     fitting = make_option(make_configuration(size=1), predicted_s=1.0)

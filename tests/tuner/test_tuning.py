@@ -14,7 +14,7 @@ from tuner.tuning import Tuning, summarise, tuning
 OPTIONS = grid()
 
 
-def test_a_study_tells_its_error_before_and_after_its_winner_and_what_it_saved():
+def test_a_study_tells_its_error_before_and_after_its_winner_and_what_it_saved() -> None:
     """The trials make the model better at configurations that a fit has not seen."""
     rows, _ = run_study(OPTIONS, slow_links)
     known = {trial.configuration for trial in rows}
@@ -30,7 +30,7 @@ def test_a_study_tells_its_error_before_and_after_its_winner_and_what_it_saved()
     assert summary.device_seconds == 1_000
 
 
-def test_the_error_before_is_the_models():
+def test_the_error_before_is_the_models() -> None:
     """Twice as slow as predicted is an error of a half of the measured time."""
     summary = summarise(OPTIONS, [make_trial(OPTIONS[0], factor=2.0)])
 
@@ -38,14 +38,14 @@ def test_the_error_before_is_the_models():
     assert summary.error_after == pytest.approx(0.5)
 
 
-def test_nothing_measured_has_no_error_and_no_winner():
+def test_nothing_measured_has_no_error_and_no_winner() -> None:
     """Rows that told nothing are no result."""
     summary = summarise(OPTIONS, [make_trial(OPTIONS[0], status="failed")])
 
     assert (summary.winner, summary.error_before, summary.error_after) == (None, None, None)
 
 
-def test_the_document_is_the_plan_with_its_trials():
+def test_the_document_is_the_plan_with_its_trials() -> None:
     """Its keys are those of a plan and `trials`, `model_error`, `winner`, `trials_saved`, `stopped`."""
     plan, request = make_plan(), make_request()
     options = options_of(request, library)
@@ -64,7 +64,7 @@ def test_the_document_is_the_plan_with_its_trials():
     assert Tuning.model_validate_json(tuning(plan, options, rows).to_json()) == tuning(plan, options, rows)
 
 
-def test_options_are_what_fits_fastest_first_with_the_plans_choice_ahead():
+def test_options_are_what_fits_fastest_first_with_the_plans_choice_ahead() -> None:
     """The exhaustive plan and the options agree on the best, its time and its memory."""
     options = options_of(make_request(), library)
     chosen = make_plan(search="exhaustive").chosen
@@ -79,7 +79,7 @@ def test_options_are_what_fits_fastest_first_with_the_plans_choice_ahead():
     assert all(option.needed_bytes <= option.capacity_bytes for option in options)
 
 
-def test_a_trial_that_is_ok_needs_a_time_and_no_other_has_one():
+def test_a_trial_that_is_ok_needs_a_time_and_no_other_has_one() -> None:
     """A row that cannot be is refused where it is made."""
     with pytest.raises(RequestError, match="has one exactly when it is ok"):
         Trial(make_configuration(), 1.0, TrialStatus.OK)
