@@ -11,6 +11,7 @@ from torch import nn
 from executor.errors import ConfigurationError
 from executor.models.loss import Loss
 from executor.running.layout import Layout, RankOrder, cut_layers
+from executor.running.sharing import refuse_unsaid
 from executor.stages.stage import Stage
 from executor.stages.versioning import VersionedStage, weights_of
 from executor.transport import Backend
@@ -83,6 +84,7 @@ class Assembly:
         )
         self.device = torch.device(settings.device)
         self.cuts = cut_layers(len(layers), configuration.stages, settings.partition)
+        refuse_unsaid(layers, self.cuts, settings.tied)
         self._tied = self._place(settings.tied)
         self.program = self.make_program()
         """Of one iteration."""
