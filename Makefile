@@ -13,7 +13,7 @@ DEMO_VENV := .venv-demo
 BIN := $(VENV)/bin
 PACKAGES := profiles tuner executor api cli
 SOURCES := $(PACKAGES) migrations tests benchmarks examples
-EXTRAS := executor,postgres,dev
+EXTRAS := executor,postgres,refine,dev
 PYTEST_ARGS ?=
 WORKERS ?= 2
 BENCH_ARGS ?=
@@ -21,7 +21,7 @@ PIP := pip --disable-pip-version-check -qq
 # -P keeps the working folder off the import path, so what is tested is what is installed.
 RUN := $(CURDIR)/$(BIN)/python -P
 
-.PHONY: help setup browser demo test lint types format contracts pytest grid wheel-check bench clean
+.PHONY: help setup browser demo test lint types format contracts pytest long gpu grid wheel-check bench clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -64,7 +64,13 @@ test: setup  ## Set up, then lint, types, import contracts and the whole test su
 	@$(MAKE) --no-print-directory pytest
 
 pytest: setup  ## The test suite alone, two files at a time
-	@$(RUN) -m pytest --numprocesses $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+	@$(RUN) -m pytest --numprocesses $(WORKERS) --dist loadfile -m "not long" $(PYTEST_ARGS)
+
+long: setup  ## What `test` leaves out: the grid of equivalence, 500 jobs under kill -9, twenty runs in a row
+	@$(RUN) -m pytest -m long $(PYTEST_ARGS)
+
+gpu: setup  ## The tests that need a CUDA device
+	@$(RUN) -m pytest -m gpu $(PYTEST_ARGS)
 
 grid: setup  ## The laws of schedules over all of them, D to 16 and N to 64: about 25 minutes
 	@$(RUN) -m pytest tests/tuner/schedules/grid.py $(PYTEST_ARGS)

@@ -47,7 +47,7 @@ def refusal(configuration: Configuration) -> str | None:
     return None
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(("depth", "width"), [(1, 1), (2, 1), (4, 1), (1, 2), (2, 2), (4, 2)])
 def test_every_synchronous_schedule_learns_what_one_process_learns(depth: int, width: int) -> None:

@@ -28,7 +28,7 @@ from tuner.client import ServiceClient
 from tuner.job_documents import JobDocument
 from tuner.messages import JobKind, JobStatus
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 JOBS = 500
 WORKERS = 4

@@ -1,4 +1,4 @@
-"""What did a run leave behind? Processes that carry a mark, files in a folder of their own, semaphores."""
+"""What did a run leave behind? Processes that carry a mark, and files in a folder of their own."""
 
 import os
 import select
@@ -19,7 +19,6 @@ class Remains:
 
     mark: str
     folder: Path
-    semaphores: frozenset[str]
 
     def processes(self) -> dict[int, str]:
         """Commands of the processes but this one that carry the mark, by id."""
@@ -46,8 +45,7 @@ class Remains:
     def found(self) -> list[str]:
         """Everything that should not be there."""
         files = [str(path) for path in self.folder.iterdir()]
-        orphans = [name for name in _semaphores() - self.semaphores if not _is_mapped(name)]
-        return [*self.processes().values(), *files, *orphans]
+        return [*self.processes().values(), *files]
 
 
 def watch_remains(monkeypatch: object) -> Iterator[Remains]:
@@ -57,18 +55,4 @@ def watch_remains(monkeypatch: object) -> Iterator[Remains]:
         monkeypatch.setenv(MARK, mark)  # type: ignore[attr-defined]
         monkeypatch.setattr(tempfile, "tempdir", folder)  # type: ignore[attr-defined]
         monkeypatch.setenv("TMPDIR", folder)  # type: ignore[attr-defined]
-        yield Remains(mark, Path(folder), frozenset(_semaphores()))
-
-
-def _semaphores() -> set[str]:
-    return {path.name for path in Path("/dev/shm").glob("sem.mp-*")}
-
-
-def _is_mapped(name: str) -> bool:
-    """Whether a living process, perhaps of another test, uses it."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                if name in (entry / "maps").read_text(encoding="utf-8", errors="replace"):
-                    return True
-    return False
+        yield Remains(mark, Path(folder))

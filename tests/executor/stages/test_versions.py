@@ -16,7 +16,7 @@ from executor.stages.versions import StashedWeights
 from executor.values import Tensors
 from tests.executor.chain import Layers, samples, tanh_layers
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]] = {
     "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
     "adam": lambda parameters: torch.optim.Adam(parameters, lr=0.01),
@@ -222,7 +222,7 @@ def test_no_weight_is_written_behind_the_back_of_autograd() -> None:
     """`.data` would hide a change of what a live graph saved."""
     names = ("versions", "pipemare", "stage", "segments", "split_backward", "buffers", "halving", "passages")
     for name in names:
-        tree = ast.parse((ROOT / "executor" / f"{name}.py").read_text(encoding="utf-8"))
+        tree = ast.parse((ROOT / "executor" / "stages" / f"{name}.py").read_text(encoding="utf-8"))
         assert not [
             node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == "data"
         ]
