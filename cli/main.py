@@ -14,6 +14,7 @@ from cli.listing import list_documents
 from cli.plan import plan
 from cli.profile import profile
 from cli.run import run as run_command
+from cli.score import score
 from cli.serve import serve
 from cli.simulate import simulate
 
@@ -33,7 +34,7 @@ def app(debug: bool) -> None:
     """Choose how to split the training of a large neural network over accelerators, and see why."""
 
 
-for command in (plan, simulate, run_command, list_documents, profile, links, serve, key, database):
+for command in (plan, simulate, run_command, score, list_documents, profile, links, serve, key, database):
     app.add_command(command)
 
 

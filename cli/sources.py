@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cli.errors import InputError
 from cli.files import read_bounded
 
 if TYPE_CHECKING:
+    from profiles.document import Document
     from profiles.timings import Profile
+
+AnyDocument = TypeVar("AnyDocument", bound="Document")
 
 
 def read_model(name: str) -> tuple[Any, Profile | None]:
@@ -41,6 +44,13 @@ def read_cluster(name: str) -> Any:
     if path is None:
         return name
     return {"document": ClusterProfile.from_value(_read_object(path), name=str(path))}
+
+
+def read_document(name: str, document: type[AnyDocument]) -> AnyDocument:
+    """A document of the user's; raises InputError or DocumentError where it cannot be read or is wrong."""
+    from profiles.document import MAX_DOCUMENT_BYTES
+
+    return document.from_json(read_bounded(Path(name), most=MAX_DOCUMENT_BYTES), name=name[:200])
 
 
 def _existing_path(name: str) -> Path | None:

@@ -101,6 +101,7 @@ def _judged(rows: tuple[Lines, ...], values: Floats, identified: Identified, *, 
     inverse = np.linalg.pinv(scaled.T @ (scaled * weights[:, None]), hermitian=True)
     leverage = np.clip(weights * np.einsum("ij,jk,ik->i", scaled, inverse, scaled), 0.0, 0.95)
     freedom = max(1, len(rows) - len(free))
+    small = float(np.sqrt(len(rows) / freedom))
     scatter = float(np.sqrt((weights * errors**2).sum() / freedom))
     spread = scatter * np.sqrt(1 + np.einsum("ij,jk,ik->i", scaled, inverse, scaled))
     left_out = errors / (1 - leverage)
@@ -111,7 +112,7 @@ def _judged(rows: tuple[Lines, ...], values: Floats, identified: Identified, *, 
         free=free,
         covariance=scatter**2 * inverse / np.outer(units, units),
         scatter=scatter,
-        reach=_reach(np.abs(left_out) / np.maximum(spread, 1e-12), level),
+        reach=small * _reach(np.abs(left_out) / np.maximum(spread, 1e-12), level),
         left_out=left_out,
     )
 

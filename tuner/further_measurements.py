@@ -14,6 +14,7 @@ from tuner.inputs import Library
 from tuner.observation import Predictor
 from tuner.replay import model_name, replay
 from tuner.robust_fit import slopes_at
+from tuner.schedules import find_scheme
 from tuner.schedules.scheme import Floats
 
 _MOST_TRIED = 24
@@ -69,9 +70,10 @@ def _neighbours(measured: Sequence[Measurement]) -> Iterator[Measurement]:
             {"depth": 2 * ran.depth},
             {"depth": max(1, ran.depth // 2)},
             {"width": 2 * ran.width, "mini_batch_size": 2 * ran.mini_batch_size},
-            {"schedule": "gpipe" if ran.schedule != "gpipe" else "dapple"},
             {"mini_batch_size": 2 * ran.mini_batch_size},
         ]
+        if find_scheme(ran.schedule).synchronous:
+            changes.append({"schedule": "gpipe" if ran.schedule != "gpipe" else "dapple"})
         for change in changes:
             varied = ran.model_copy(update=change)
             devices = base.devices * varied.width * varied.depth // (ran.width * ran.depth)

@@ -4,7 +4,7 @@ The decision is on the upper bound: the parts of the fullest rank without what a
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from profiles.cluster import ClusterProfile
 from profiles.measurement import Measurement
+from profiles.timings import Profile
 from tuner.inputs import Library
 from tuner.replay import replay
 from tuner.schedules.scheme import Floats
@@ -78,13 +79,17 @@ class MemoryScore:
 
 
 def predict_memory(
-    measurement: Measurement, library: Library, *, cluster: ClusterProfile | None = None
+    measurement: Measurement,
+    library: Library,
+    *,
+    cluster: ClusterProfile | None = None,
+    profiles: Sequence[Profile] = (),
 ) -> PredictedMemory:
-    """Bytes of every rank of a measured configuration; `cluster` replaces the named one.
+    """Bytes of every rank of a measured configuration; `cluster` and `profiles` as `replay` takes them.
 
     Raises RequestError where the configuration cannot be replayed.
     """
-    evaluated = replay(measurement, library, cluster=cluster).evaluated
+    evaluated = replay(measurement, library, cluster=cluster, profiles=profiles).evaluated
     parts = {name: _whole(values[0]) for name, values in evaluated.memory.by_name().items()}
     parts.pop("reserve_bytes")
     return PredictedMemory(
@@ -100,9 +105,10 @@ def compare_memory(
     *,
     cluster: ClusterProfile | None = None,
     capacity_bytes: float | None = None,
+    profiles: Sequence[Profile] = (),
 ) -> ComparedMemory:
     """A measurement beside its prediction, decided at `capacity_bytes` or else at all that the device has."""
-    predicted = predict_memory(measurement, library, cluster=cluster)
+    predicted = predict_memory(measurement, library, cluster=cluster, profiles=profiles)
     capacity = predicted.capacity_bytes if capacity_bytes is None else capacity_bytes
     return ComparedMemory(measurement, predicted, judge(measurement, predicted, capacity_bytes=capacity))
 

@@ -69,6 +69,11 @@ class Predictor:
         cluster = self._inputs.cluster.model_copy(update={"software": plain})
         return Evaluator(replace(self._inputs, cluster=cluster)).layers.costs(self._sizes)
 
+    @property
+    def simulated_s(self) -> float:
+        """The iteration on the cluster as it is."""
+        return self._rehearsal.rehearse(self._evaluated, self._index).iteration_s
+
     def line(self, coefficients: Floats) -> Line:
         """The iteration simulated at these coefficients, with its derivatives."""
         costs = self._costs(coefficients)

@@ -35,11 +35,6 @@ class Replayed:
         """Time of an iteration by simulation: what a plan says."""
         return Rehearsal(self.evaluator).rehearse(self.evaluated, 0).iteration_s
 
-    @property
-    def needed_bytes(self) -> float:
-        """Memory of the fullest rank, without what a plan keeps free."""
-        return float((self.evaluated.total_bytes[0] - self.evaluated.memory.reserve_bytes[0]).max())
-
 
 def replay(
     measurement: Measurement,
