@@ -12,6 +12,7 @@ from cli.errors import DONE, NEGATIVE, InputError
 from cli.options import REQUEST, with_options
 
 if TYPE_CHECKING:
+    from profiles.calibration import Calibration
     from profiles.timings import Profile
     from tuner.plan import Plan
     from tuner.request import PlanRequest
@@ -28,17 +29,31 @@ EXAMPLE = "chimera plan --model gpt2-64 --cluster piz-daint --devices 512 --mini
 @click.option(
     "--export", "format", type=click.Choice(EXPORTS), help="Print launch flags instead of the tables."
 )
+@click.option(
+    "--calibration",
+    metavar="FILE",
+    help="Predict as calibrated, with error bars (`chimera score` saves one).",
+)
 @click.option("--report", type=click.Path(path_type=Path), metavar="FILE.html", help="Write the report page.")
-def plan(*, explain: bool, as_json: bool, format: str | None, report: Path | None, **asked: Any) -> int:
+def plan(
+    *,
+    explain: bool,
+    as_json: bool,
+    format: str | None,
+    calibration: str | None,
+    report: Path | None,
+    **asked: Any,
+) -> int:
     """Choose width, depth, micro-batch size and schedule.
 
     Without a device, and without running anything.
     """
     request, profile = _read(asked)
-    answer, search_s = _answer(request, profile)
+    used = _calibration(calibration) if calibration else None
+    answer, search_s = _answer(request, profile, used)
     exported = _export(answer, format) if format else None
     if report:
-        _write_report(answer, report, timeline=_timeline(request, answer, profile))
+        _write_report(answer, report, timeline=_timeline(request, answer, profile, calibration=used))
     if as_json:
         _print_json(answer, search_s, exported)
     elif format:
@@ -62,7 +77,16 @@ def _read(asked: dict[str, Any]) -> tuple[PlanRequest, Profile | None]:
     return read_request({**asked, "model": model, "cluster": cluster}), profile
 
 
-def _answer(request: PlanRequest, profile: Profile | None) -> tuple[Plan, float]:
+def _calibration(name: str) -> Calibration:
+    from cli.sources import read_document
+    from profiles.calibration import Calibration
+
+    return read_document(name, Calibration)
+
+
+def _answer(
+    request: PlanRequest, profile: Profile | None, calibration: Calibration | None
+) -> tuple[Plan, float]:
     """The plan, and the seconds that the search took (without imports and without reading files)."""
     from time import perf_counter
 
@@ -70,7 +94,7 @@ def _answer(request: PlanRequest, profile: Profile | None) -> tuple[Plan, float]
     from tuner.planning import answer
 
     start_s = perf_counter()
-    found = answer(request, library, profile=profile)
+    found = answer(request, library, profile=profile, calibration=calibration)
     return found, perf_counter() - start_s
 
 
@@ -87,11 +111,16 @@ def _export(answer: Plan, format: str) -> dict[str, str] | None:
     return {"format": format, "media_type": media_type, "text": text}
 
 
-def _timeline(request: PlanRequest, answer: Plan, profile: Profile | None) -> dict[str, Any] | str | None:
+def _timeline(
+    request: PlanRequest, answer: Plan, profile: Profile | None, *, calibration: Calibration | None
+) -> dict[str, Any] | str | None:
     """What the report shows over time, or why it does not."""
     from api.reports.timeline import embedded_timeline
     from profiles import library
+    from tuner.error_bars import calibrated_request
 
+    if calibration is not None:
+        request = calibrated_request(request, calibration, library, profile=profile)
     return embedded_timeline(request, answer, library, profile=profile)
 
 

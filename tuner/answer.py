@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from tuner.choice import Choice
+from tuner.error_bars import ErrorBars
 from tuner.plan import Breakdown, Candidate, Chosen, Layout, Prediction, RankMemory
 from tuner.ranking import Ranked
 from tuner.rehearsal import Rehearsed
@@ -56,7 +57,10 @@ def _closed_form(choice: Choice) -> Breakdown:
 class Narrator:
     """Writes configurations as documents, for one model on one device."""
 
-    def __init__(self, *, sequence_length: int, sample_flops: int, peak_flops: float) -> None:
+    def __init__(
+        self, *, sequence_length: int, sample_flops: int, peak_flops: float, bars: ErrorBars | None = None
+    ) -> None:
+        self._bars = bars
         self._sequence_length = sequence_length
         self._sample_flops = sample_flops
         self._peak_flops = peak_flops
@@ -64,15 +68,18 @@ class Narrator:
     def candidate(self, ranked: Ranked) -> Candidate:
         """A configuration without the memory of every rank."""
         choice = ranked.choice
+        predicted = predict(
+            ranked,
+            sequence_length=self._sequence_length,
+            sample_flops=self._sample_flops,
+            peak_flops=self._peak_flops,
+        )
+        if self._bars:
+            predicted = predicted.model_copy(update={"error_bar": self._bars.of(ranked)})
         return Candidate(
             **choice.configuration.document(),
             stage_layers=choice.evaluated.stages.counts[choice.index],
-            predicted=predict(
-                ranked,
-                sequence_length=self._sequence_length,
-                sample_flops=self._sample_flops,
-                peak_flops=self._peak_flops,
-            ),
+            predicted=predicted,
             peak_memory_bytes=choice.peak_bytes,
         )
 

@@ -111,4 +111,5 @@ def corrected(observation: Observation, calibration: Calibration) -> Corrected |
 
 def calibrated(cluster: ClusterProfile, chosen: CalibrationSet) -> ClusterProfile:
     """The cluster with the coefficients of a set."""
-    return with_values(cluster, coefficients_of(chosen))
+    fitted = with_values(cluster, coefficients_of(chosen))
+    return fitted.model_copy(update={"software": fitted.software.model_copy(update={"provenance": "fitted"})})

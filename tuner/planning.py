@@ -1,8 +1,10 @@
 """What is the answer to a request? Gathers the documents, searches, and writes the plan."""
 
+from profiles.calibration import Calibration
 from profiles.timings import Profile
 from tuner.answer import Narrator, layout_map
 from tuner.choice import Found
+from tuner.error_bars import ErrorBars, calibrated_inputs, find_set
 from tuner.evaluation import Evaluator
 from tuner.inputs import Library, PlanInputs, gather
 from tuner.plan import ClusterNote, ModelNote, Plan, ProvenanceNote
@@ -16,21 +18,31 @@ _OPERATIONS_FOR_REGRET = 8_192
 """How much of the exhaustive search is simulated, to say what greedy loses."""
 
 
-def answer(request: PlanRequest, library: Library, *, profile: Profile | None = None) -> Plan:
+def answer(
+    request: PlanRequest,
+    library: Library,
+    *,
+    profile: Profile | None = None,
+    calibration: Calibration | None = None,
+) -> Plan:
     """The plan for `request`; `library` resolves names, `profile` is the profile that the request refers to.
+
+    With a `calibration` times are as it has them, with error bars, and the plan names it by its content.
 
     The same request gives the same plan, byte for byte. Raises TunerError or DocumentError for what cannot be
     asked; that nothing fits is an answer, with `chosen` None and the smallest change that would fit.
     """
     constraints = read_constraints(request.why) if request.why else None
     inputs = gather(request, library, profile=profile)
-    evaluator = Evaluator(inputs)
+    calibrated = find_set(calibration, inputs.cluster, inputs.description.name) if calibration else None
+    evaluator = Evaluator(calibrated_inputs(inputs, calibrated) if calibrated else inputs)
     search, ranking = Search(evaluator), Ranking(evaluator)
     everything = search.exhaustive()
     found = everything if request.search == "exhaustive" else search.greedy()
     fitting = ranking.rank(found.fitting)
     best = ranking.rank(everything.fitting, operations=_OPERATIONS_FOR_REGRET)[:1]
-    narrator = _narrator(inputs)
+    bars = ErrorBars(evaluator, calibrated, calibration.level) if calibration and calibrated else None
+    narrator = _narrator(inputs, bars)
     chosen = narrator.chosen(fitting[0]) if fitting else None
     lost = _lost(fitting[:1], best)
     return Plan(
@@ -42,18 +54,19 @@ def answer(request: PlanRequest, library: Library, *, profile: Profile | None = 
         candidates_considered=len(fitting),
         rejected=tuple(refusal.document() for refusal in found.refused),
         layouts=layout_map(search.layouts, fitting, found.refused),
-        smallest_change=None if fitting else smallest_change(inputs, search),
+        smallest_change=None if fitting else smallest_change(evaluator.inputs, search),
         greedy_regret=lost,
         greedy_best=narrator.candidate(best[0]) if lost else None,
         target_cost=_target_cost(search, ranking, fitting),
         idle_devices=request.devices - (chosen.width * chosen.depth if chosen else 0),
         why=Explanation(constraints, everything, ranking, narrator).of(chosen) if constraints else None,
-        provenance=_provenance(inputs, evaluator, found, profile=profile),
+        provenance=_provenance(inputs, evaluator, found, profile=profile, calibration=calibration),
     )
 
 
-def _narrator(inputs: PlanInputs) -> Narrator:
+def _narrator(inputs: PlanInputs, bars: ErrorBars | None) -> Narrator:
     return Narrator(
+        bars=bars,
         sequence_length=inputs.description.sequence_length,
         sample_flops=inputs.description.sample_flops,
         peak_flops=inputs.accelerator.peak_flops[inputs.description.precision],
@@ -112,7 +125,12 @@ def _cluster_note(inputs: PlanInputs) -> ClusterNote:
 
 
 def _provenance(
-    inputs: PlanInputs, evaluator: Evaluator, found: Found, *, profile: Profile | None
+    inputs: PlanInputs,
+    evaluator: Evaluator,
+    found: Found,
+    *,
+    profile: Profile | None,
+    calibration: Calibration | None,
 ) -> ProvenanceNote:
     sizes = found.fitting[0].evaluated.micro_batch_sizes[[found.fitting[0].index]] if found.fitting else None
     sources = evaluator.layers.sources(sizes)
@@ -133,13 +151,14 @@ def _provenance(
         description=inputs.description.source,
         links=inputs.cluster.link.provenance,
         cluster=inputs.cluster.link.source,
-        software=inputs.cluster.software.provenance,
+        software=evaluator.inputs.cluster.software.provenance,
         hashes={
             "model": inputs.description.fingerprint(),
             "timings": evaluator.layers.fingerprint(),
             "cluster": inputs.cluster.fingerprint(),
             "accelerator": inputs.accelerator.fingerprint(),
         }
-        | ({} if profile is None else {"profile": profile.fingerprint()}),
+        | ({} if profile is None else {"profile": profile.fingerprint()})
+        | ({} if calibration is None else {"calibration": calibration.fingerprint()}),
         notes=tuple(notes),
     )
