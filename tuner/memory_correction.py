@@ -49,11 +49,11 @@ def _weights(told: Floats, target: Floats, rows: Sequence[Trial]) -> Floats:
     """Weights of the features, by ridge regression; bounds that hold anyway are left out."""
     bounded = np.array([trial.status is TrialStatus.OUT_OF_MEMORY for trial in rows])
     counts = np.ones(len(rows), dtype=bool)
-    weights = np.zeros(told.shape[1])
+    weights: Floats = np.zeros(told.shape[1])
     for _ in range(_ROUNDS):
         used = told[counts]
         normal = used.T @ used + _SPREAD**2 * np.eye(told.shape[1])
-        weights = np.linalg.solve(normal, used.T @ target[counts])
+        weights = np.asarray(np.linalg.solve(normal, used.T @ target[counts]), dtype=np.float64)
         counting = ~bounded | (told @ weights < target + 1e-9)
         if (counting == counts).all():
             break
