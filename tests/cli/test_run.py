@@ -114,3 +114,15 @@ def trial(status: Status, failure: Failure | None = None, **check: Any) -> Trial
 def test_the_exit_code_says_whether_there_is_an_answer(ended: Trial, code: int) -> None:
     """Memory that does not suffice is an answer, a lost worker is none."""
     assert exit_code_of(ended) == code
+
+
+@pytest.mark.slow
+def test_a_real_model_is_compared_with_one_process(chimera: Shell) -> None:
+    """In float64 losses, gradients and weights of both replicas agree with those of one process."""
+    program = ("--schedule", "chimera", "--depth", "2", "--micro-batches", "2", "--iterations", "1")
+    result = chimera("run", "--model", "tiny-gpt", *program, "--check", "--precision", "float64", "--json")
+    assert result.code == 0, result.err
+    told = json.loads(result.out)
+    assert told["status"] == "ok"
+    assert told["check"]["passed"] is True
+    assert len(told["memory"]) == 2
