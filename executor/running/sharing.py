@@ -16,7 +16,12 @@ Members = Sequence[tuple[int, str]]
 
 
 def refuse_unsaid(layers: Sequence[nn.Module], cuts: Sequence[range], tied: Sequence[Members]) -> None:
-    """Raise ConfigurationError where layers of two stages share a trained weight that no tied group has."""
+    """Raise ConfigurationError where layers of two stages share a trained weight that no tied group has.
+
+    Other sequences than lists, tuples and torch's own make each layer where it is held, and share nothing.
+    """
+    if not isinstance(layers, list | tuple | nn.ModuleList | nn.Sequential):
+        return
     stage_of = {layer: stage for stage, cut in enumerate(cuts) for layer in cut}
     groups = [set(group) for group in tied]
     for members in _shared(layers):

@@ -86,13 +86,13 @@ def tied_ends() -> list[nn.Module]:
 def drawing() -> list[nn.Module]:
     """Blocks with dropout, behind an embedding."""
     torch.manual_seed(0)
-    blocks = [nn.Sequential(*block, nn.Dropout(0.3)) for block in net(6)]  # type: ignore[arg-type]
+    blocks = [nn.Sequential(block, nn.Dropout(0.3)) for block in net(6)]
     return [nn.Embedding(TOKENS, WIDTH, dtype=DOUBLE), *blocks, nn.Linear(WIDTH, TOKENS, dtype=DOUBLE)]
 
 
 def normalised() -> list[nn.Module]:
     """Blocks with batch normalisation."""
-    return [nn.Sequential(*block, nn.BatchNorm1d(WIDTH, dtype=DOUBLE)) for block in net()]  # type: ignore[arg-type]
+    return [nn.Sequential(block, nn.BatchNorm1d(WIDTH, dtype=DOUBLE)) for block in net()]
 
 
 def masked() -> list[nn.Module]:

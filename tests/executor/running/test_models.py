@@ -1,6 +1,7 @@
 """Does a pipeline learn as one process does, whatever crosses its cuts, is shared, drawn or not trained?"""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -81,6 +82,33 @@ def test_a_weight_that_two_stages_share_must_be_said_to_be_tied(four: Ranks) -> 
         for one in ranks:
             assert "ConfigurationError: layers.0.weight and layers.7.weight are one parameter" in one.refused
             assert "Settings(tied=(((0, 'weight'), (7, 'weight')),))" in one.refused
+
+
+class Made(Sequence[nn.Module]):
+    """Layers of which a rank has its own alone."""
+
+    def __init__(self, layers: list[nn.Module], numbers: range) -> None:
+        self._layers = {number: layers[number] for number in numbers}
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, number: Any) -> Any:
+        """A layer that is held here."""
+        return self._layers[number]
+
+
+def train_made(rank: int, world_size: int) -> bool:
+    """Whether layers that were made where they are held learn as one process does."""
+    case = words(layout("dapple", 1, 4, 4))
+    mine = Made(nets.tied_ends(), range(2 * rank, 2 * rank + 2))
+    pipeline = Pipeline(mine, case.loss(), case.configuration, optimizer=adam, settings=TIED)
+    return pipeline.check(pipeline.train(case.data()), case.reference()).passes("float64")
+
+
+def test_a_rank_may_make_its_own_layers_alone(four: Ranks) -> None:
+    """No other layer is asked for, also where ends are tied."""
+    assert four.run(train_made) == [True] * 4
 
 
 @pytest.mark.parametrize("recompute", ["none", "stage", "layer"])
