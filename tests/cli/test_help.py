@@ -51,7 +51,7 @@ def test_the_example_runs(
 
 def test_help_lists_only_commands_that_exist(chimera: Shell) -> None:
     """Nothing is promised."""
-    promised = {"plan", "simulate", "run", "list", "profile", "links", "serve", "key", "database"}
+    promised = {"plan", "simulate", "run", "score", "list", "profile", "links", "serve", "key", "database"}
     assert set(app.commands) == promised
     assert all(name in chimera("--help").out for name in app.commands)
 
