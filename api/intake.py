@@ -1,5 +1,6 @@
 """Is what people ask of workers, and what workers report, sound? Checked before anything is written."""
 
+import hashlib
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,7 +12,16 @@ from api.problems import InvalidProblem
 from api.queue import Ending, NewJob
 from api.tables import DocumentKind, JobRow
 from profiles import library
-from tuner.assignments import ProfileJobRequest, ProfileModel, ProfileModelResult, read_piece, read_result
+from profiles.document import canonical_json
+from tuner.assignments import (
+    DEFAULT_ATTENTION,
+    DEFAULT_PRECISION,
+    ProfileJobRequest,
+    ProfileModel,
+    ProfileModelResult,
+    read_piece,
+    read_result,
+)
 from tuner.messages import Done, Finish, JobKind
 from tuner.request import InlineModel
 
@@ -19,13 +29,7 @@ from tuner.request import InlineModel
 def read_profile_job(value: Any, *, caller: str) -> NewJob:
     """Check a parsed body of POST /v1/profile-jobs; raises RequestError, DocumentError or InvalidProblem."""
     asked = read_piece(ProfileJobRequest, value, name="the request")
-    if isinstance(asked.model, InlineModel):
-        if asked.model.config is None:
-            raise InvalidProblem("model: a stored profile is measured already; give a preset or a config")
-        if asked.sequence_length is None:
-            raise InvalidProblem("sequence_length: is required with a config.json")
-    else:
-        library.load_model_preset(asked.model)
+    described = _described(asked)
     if asked.accelerator is not None:
         library.load_accelerator(asked.accelerator)
     return NewJob(
@@ -36,7 +40,41 @@ def read_profile_job(value: Any, *, caller: str) -> NewJob:
         accelerator=asked.accelerator,
         priority=asked.priority,
         max_attempts=asked.max_attempts,
+        fingerprint=_fingerprint(asked, described),
     )
+
+
+def _described(asked: ProfileJobRequest) -> dict[str, Any]:
+    """Model and shape, the same for a preset and for its config.json; raises InvalidProblem."""
+    if not isinstance(asked.model, InlineModel):
+        preset = library.load_model_preset(asked.model)
+        return {
+            "config": preset.config,
+            "sequence_length": asked.sequence_length or preset.sequence_length,
+            "precision": asked.precision or preset.precision,
+            "attention": asked.attention or preset.attention,
+        }
+    if asked.model.config is None:
+        raise InvalidProblem("model: a stored profile is measured already; give a preset or a config")
+    if asked.sequence_length is None:
+        raise InvalidProblem("sequence_length: is required with a config.json")
+    return {
+        "config": asked.model.config,
+        "sequence_length": asked.sequence_length,
+        "precision": asked.precision or DEFAULT_PRECISION,
+        "attention": asked.attention or DEFAULT_ATTENTION,
+    }
+
+
+def _fingerprint(asked: ProfileJobRequest, described: dict[str, Any]) -> str:
+    """SHA-256 of what is measured, how and where."""
+    question = described | {
+        "micro_batch_sizes": sorted(set(asked.micro_batch_sizes)),
+        "optimizer": asked.optimizer,
+        "accelerator": asked.accelerator,
+        "pool": asked.pool,
+    }
+    return hashlib.sha256(canonical_json(question).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,8 @@ class JobRow(Table):
     memory_bytes: Mapped[int] = mapped_column(BigInteger)
     """Of each, at least."""
     payload: Mapped[dict[str, Any]] = mapped_column(deferred=True)
+    fingerprint: Mapped[str | None] = mapped_column(String(64), index=True)
+    """Equal for jobs that would answer the same; None where every job is done."""
     attempts: Mapped[int]
     max_attempts: Mapped[int]
     worker_id: Mapped[str | None] = mapped_column(String(26), index=True)

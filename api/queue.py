@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import or_, select
+from sqlalchemy import and_, or_, select
 from sqlalchemy.orm import Session
 
 from api.identifiers import new_identifier
@@ -44,6 +44,8 @@ class NewJob:
     memory_bytes: int = 0
     priority: int = 0
     max_attempts: int = 3
+    fingerprint: str | None = None
+    """Equal for jobs that would answer the same; None where every job is done."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,24 @@ def enqueue(session: Session, job: NewJob, *, now: datetime) -> JobRow:
     session.flush()
     note(session, row, Event.QUEUED, now=now)
     return row
+
+
+def find_equal(session: Session, job: NewJob) -> JobRow | None:
+    """The newest job that has answered, or will answer its owner, what this one would; None for no other."""
+    if job.fingerprint is None:
+        return None
+    going_on = and_(
+        JobRow.status.in_((JobStatus.QUEUED, JobStatus.RUNNING)),
+        JobRow.created_by == job.created_by,
+        JobRow.cancel_requested_at.is_(None),
+    )
+    return session.scalar(
+        select(JobRow)
+        .where(JobRow.fingerprint == job.fingerprint, JobRow.kind == job.kind)
+        .where(or_(JobRow.status == JobStatus.DONE, going_on))
+        .order_by(JobRow.status != JobStatus.DONE, JobRow.id.desc())
+        .limit(1)
+    )
 
 
 def finish(session: Session, job_id: str, ending: Ending, *, now: datetime) -> tuple[JobRow, bool]:
@@ -152,7 +172,12 @@ def settle_abandoned(session: Session, *, now: datetime) -> int:
                 f"the worker was not heard of until its lease ended, in attempt {row.attempts} of "
                 f"{row.max_attempts}: see the log of worker {row.worker_id}, and whether the job ends it"
             )
-            row.error = {"message": message, "attempt": row.attempts, "worker": row.worker_id}
+            row.error = {
+                "message": message,
+                "evidence": {"progress": row.progress},
+                "attempt": row.attempts,
+                "worker": row.worker_id,
+            }
             _end(session, row, JobStatus.FAILED, now=now, message=message)
     return len(rows)
 

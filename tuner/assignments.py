@@ -19,11 +19,16 @@ from profiles.document import (
 )
 from profiles.timings import Profile
 from tuner.configuration import Configuration, Recompute, Scaling
+from tuner.emulation import Emulation
 from tuner.errors import RequestError
 from tuner.messages import JobKind, Line, Pool
 from tuner.request import MAX_SEQUENCE, InlineModel, Optimizer
 
 _Sizes = Annotated[tuple[Annotated[int, Field(ge=1, le=10**8)], ...], Field(min_length=1, max_length=100)]
+DEFAULT_PRECISION: Precision = "bfloat16"
+DEFAULT_ATTENTION: Attention = "flash"
+"""Of a config.json, which does not say it."""
+
 _Repeats = Annotated[int, Field(ge=1, le=10_000)]
 
 
@@ -35,6 +40,8 @@ class ModelAssignment(Part):
     sequence_length: Annotated[int, Field(ge=1, le=MAX_SEQUENCE)] | None = None
     precision: Precision | None = None
     attention: Attention | None = None
+    accelerator: Name | None = None
+    """Data sheet of the devices to use; None lets the worker choose."""
 
 
 class ProfileModel(ModelAssignment):
@@ -49,8 +56,8 @@ class ProfileJobRequest(ProfileModel):
 
     pool: Pool = "default"
     """The pool of workers that is asked."""
-    accelerator: Name | None = None
-    """Data sheet of the device to measure on; None takes any worker's."""
+    measure_again: bool = False
+    """Measure also what was measured before."""
     priority: Annotated[int, Field(ge=-100, le=100)] = 0
     """The highest is done first; of equal ones the oldest."""
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
@@ -88,6 +95,8 @@ class Trial(ModelAssignment):
 
     number: Count = 0
     """Of the trial in its study."""
+    emulate: Emulation | None = None
+    """Sleep for so long instead of running the layers of the model, which is then not read."""
     configuration: TrialConfiguration
     stage_layers: tuple[Count, ...] | None = None
     """Blocks of each stage; None cuts as a plan does."""
@@ -151,6 +160,12 @@ class TrialResult(Part):
     micro_batch: Count | None = None
     wanted_bytes: Count | None = None
     """What could not be allocated, when memory ran out."""
+    elapsed_s: Seconds | None = None
+    """Of the whole trial; its devices were held for so long."""
+    iterations_kept: Count | None = None
+    """Those that nothing disturbed; the spread is of these where `machine_quiet`, else of all."""
+    machine_quiet: bool | None = None
+    """Whether a prediction can be compared with the times."""
     exit_code: int | None = None
     signal: int | None = None
     message: Line | None = None

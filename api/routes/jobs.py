@@ -30,7 +30,8 @@ router = APIRouter(prefix="/v1", tags=["jobs"])
     "/profile-jobs",
     status_code=202,
     response_model=JobDocument,
-    responses=responses(400, 409, 413, 415, 422),
+    responses=responses(400, 409, 413, 415, 422)
+    | {200: {"model": JobDocument, "description": "It was asked before: that job."}},
     openapi_extra=json_body(ProfileJobRequest, example=EXAMPLE),
 )
 def create_profile_job(
@@ -41,12 +42,16 @@ def create_profile_job(
     base: BaseDependency,
     key: KeyHeader = None,
 ) -> JSONResponse:
-    """Have a worker profile a model. Done, the job's `result.profile` is an id under /v1/profiles."""
+    """Have a worker profile a model. Done, the job's `result.profile` is an id under /v1/profiles.
+
+    What was measured before is not measured again, unless the body has `measure_again`.
+    """
 
     def store(session: Session, job: queue.NewJob) -> Answer:
-        row = queue.enqueue(session, job, now=service.clock())
+        before = None if body.value.get("measure_again") else queue.find_equal(session, job)
+        row = before or queue.enqueue(session, job, now=service.clock())
         document = jobs.job_document(session, row.id, base=base, now=service.clock())
-        return Answer(202, document, {"Location": document["links"]["self"]})
+        return Answer(200 if before else 202, document, {"Location": document["links"]["self"]})
 
     once = Once(service, caller.identity, key, body.fingerprint("POST /v1/profile-jobs"))
     answer = once.answer(lambda: intake.read_profile_job(body.value, caller=caller.owner), store)

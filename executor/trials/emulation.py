@@ -14,9 +14,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from executor.running.works import Passage, Target
-from executor.trials.trial_request import Emulation
 from executor.values import Spec, Tensors
 from executor.weights.groups import ParameterGroups
+from tuner.emulation import Emulation
 from tuner.schedules.program import Op
 
 _PR_SET_TIMERSLACK = 29

@@ -9,11 +9,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from executor.errors import ConfigurationError
 from profiles.document import describe_faults
 from tuner.configuration import Recompute, Scaling
+from tuner.emulation import Emulation
 from tuner.schedules.updates import SyncPolicy
 
 MAX_LOCAL_RANKS = 64
 """Processes on one machine."""
-MAX_SLEPT_S = 3600.0
 
 Count = Annotated[int, Field(ge=1, le=10**6)]
 
@@ -25,41 +25,12 @@ def _as_tuple(value: Any) -> Any:
 
 Cuts = Annotated[tuple[Count, ...], BeforeValidator(_as_tuple), Field(max_length=10_000)]
 TiedStages = Annotated[tuple[tuple[int, ...], ...], BeforeValidator(_as_tuple), Field(max_length=1000)]
-Slept = Annotated[float, Field(ge=0, le=MAX_SLEPT_S)]
 
 
 class _Closed(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
-
-
-class Emulation(_Closed):
-    """What stages take that only sleep: seconds of a rank's whole share, which its chunks divide."""
-
-    forward_s: Annotated[float, Field(gt=0, le=MAX_SLEPT_S)]
-    backward_s: Annotated[float, Field(gt=0, le=MAX_SLEPT_S)]
-    """The whole backward."""
-    weight_gradient_s: Slept | None = None
-    """The part of it that split schedules may defer; half unless given."""
-    recompute_s: Slept = 0.0
-    """Added to every backward."""
-    message_bytes: Annotated[int, Field(ge=4, le=2**31)] = 4096
-    """Of an activation, and of its gradient."""
-    all_reduce_s: Slept = 0.0
-    """Of the gradients of one stage."""
-    update_s: Slept = 0.0
-    hop_s: Slept = 0.0
-    """Expected from the end of a stage to its neighbour's start: part of the prediction alone."""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if (self.weight_gradient_s or 0.0) > self.backward_s:
-            raise ValueError(
-                f"weight_gradient_s {self.weight_gradient_s:g} is a part of backward_s, which is "
-                f"{self.backward_s:g}"
-            )
-        return self
 
 
 class TrialRequest(_Closed):

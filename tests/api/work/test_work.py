@@ -12,6 +12,7 @@ from api import queue, upkeep
 from api.identifiers import new_identifier
 from api.service import Service, now
 from api.tables import JobAttachment, StoredDocument
+from profiles.library import load_model_preset
 from tests.api.conftest import Clock
 from tests.api.test_documents import small_profile
 from tests.api.work.factories import (
@@ -123,6 +124,60 @@ def test_a_profile_job_is_made_once(sqlite_client: TestClient) -> None:
     answers = [sqlite_client.post("/v1/profile-jobs", json=ASKED, headers=headers) for _ in range(2)]
     assert len({answer.json()["id"] for answer in answers}) == 1
     assert len(sqlite_client.get("/v1/jobs").json()["items"]) == 1
+
+
+def test_what_was_measured_is_not_measured_again(
+    service: Service, people: TestClient, gpu_host: TestClient
+) -> None:
+    """Whoever asks for the same, by preset or by its config.json, gets the job that measured it, and 200."""
+    first = people.post("/v1/profile-jobs", json=ASKED)
+    meanwhile = people.post("/v1/profile-jobs", json=ASKED)
+    assert (first.status_code, meanwhile.status_code) == (202, 200)
+    assert meanwhile.json()["id"] == first.json()["id"]
+    result = {"profile": small_profile().model_dump(mode="json", exclude_none=True)}
+    assert post_finish(gpu_host, post_claim(gpu_host).json(), Done(result=result)).status_code == 200
+    config = load_model_preset("tiny-gpt").config
+    same = ASKED | {"model": {"config": config}, "precision": "float32", "micro_batch_sizes": [2, 1, 2]}
+    other = client_with(service, "submit", owner="bob")
+    found = other.post("/v1/profile-jobs", json=same)
+    assert found.status_code == 200
+    assert found.json()["id"] == first.json()["id"]
+    assert found.json()["result"] == {"profile": small_profile().fingerprint()}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"precision": "bfloat16"},
+        {"sequence_length": 32},
+        {"micro_batch_sizes": [1, 2, 4]},
+        {"optimizer": "sgd"},
+        {"pool": "other"},
+        {"accelerator": "cpu"},
+        {"measure_again": True},
+    ],
+)
+def test_anything_else_is_measured(sqlite_client: TestClient, change: dict[str, Any]) -> None:
+    """Another shape, place or wish is another job."""
+    first = sqlite_client.post("/v1/profile-jobs", json=ASKED)
+    second = sqlite_client.post("/v1/profile-jobs", json=ASKED | change)
+    assert (first.status_code, second.status_code) == (202, 202)
+    assert first.json()["id"] != second.json()["id"]
+
+
+def test_a_job_that_failed_or_was_cancelled_answers_nobody(
+    service: Service, people: TestClient, gpu_host: TestClient
+) -> None:
+    """Asking again makes a new job; what another owner only waits for is measured for oneself."""
+    first = people.post("/v1/profile-jobs", json=ASKED).json()
+    assert post_finish(gpu_host, post_claim(gpu_host).json(), Failed(message="no")).status_code == 200
+    second = people.post("/v1/profile-jobs", json=ASKED)
+    theirs = client_with(service, "submit", owner="bob").post("/v1/profile-jobs", json=ASKED)
+    assert (second.status_code, theirs.status_code) == (202, 202)
+    people.post(f"/v1/jobs/{second.json()['id']}/cancel")
+    third = people.post("/v1/profile-jobs", json=ASKED)
+    assert third.status_code == 202
+    assert len({first["id"], theirs.json()["id"], second.json()["id"], third.json()["id"]}) == 4
 
 
 def test_a_repeated_claim_and_finish_are_safe(service: Service, gpu_host: TestClient) -> None:
