@@ -17,6 +17,7 @@ from cli.run import run as run_command
 from cli.score import score
 from cli.serve import serve
 from cli.simulate import simulate
+from cli.worker import worker
 
 EXAMPLE = "chimera plan --model bert-48 --cluster piz-daint --devices 32 --mini-batch-size 512"
 
@@ -34,7 +35,10 @@ def app(debug: bool) -> None:
     """Choose how to split the training of a large neural network over accelerators, and see why."""
 
 
-for command in (plan, simulate, run_command, score, list_documents, profile, links, serve, key, database):
+COMMANDS = (
+    plan, simulate, run_command, score, list_documents, profile, links, serve, worker, key, database,
+)  # fmt: skip
+for command in COMMANDS:
     app.add_command(command)
 
 

@@ -1,0 +1,170 @@
+"""`chimera worker`: which jobs of a service does this machine do?"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.errors import DONE, InputError, UnavailableError
+
+if TYPE_CHECKING:
+    from executor.worker.worker import Worker
+
+EXAMPLE = "chimera worker --url http://127.0.0.1:8000 --once"
+
+
+class Pools(click.ParamType[tuple[str, ...]]):
+    """Names of pools as "a,b"."""
+
+    name = "pools"
+
+    def convert(
+        self, value: str | tuple[str, ...], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Read the text; empty names are a usage error, others are checked with the inventory."""
+        words = value if isinstance(value, tuple) else tuple(word.strip() for word in value.split(","))
+        if not all(words):
+            self.fail(f"{value!r} names no pool: write default or a,b", param, ctx)
+        return words
+
+
+@click.command(epilog=f"\b\nExample:\n  {EXAMPLE}")
+@click.option(
+    "--url", envvar="CHIMERA_URL", default="http://127.0.0.1:8000", metavar="URL",
+    show_default="CHIMERA_URL, else http://127.0.0.1:8000", help="Where the service is.",
+)  # fmt: skip
+@click.option(
+    "--pool", "pools", type=Pools(), default="default", metavar="NAME,...", help="Takes jobs of these."
+)
+@click.option("--name", metavar="TEXT", show_default="the host's", help="What people call this worker.")
+@click.option(
+    "--accelerator", metavar="NAME",
+    help="Data sheet of the accelerators, where they do not tell it (`chimera list accelerators`).",
+)  # fmt: skip
+@click.option(
+    "--poll", type=click.FloatRange(0, 30), default=5.0,
+    help="Seconds a claim waits for a job, and an idle worker to leave.",
+)  # fmt: skip
+@click.option("--once", is_flag=True, help="Leave after one job.")
+@click.option("--limit", type=click.FloatRange(1, 604_800), default=3600.0, help="Seconds any job may take.")
+@click.option(
+    "--budget", type=click.FloatRange(0, 3600), default=2.0, help="Seconds to repeat a layer at a size."
+)
+@click.option(
+    "--drain", type=click.FloatRange(0, 604_800), default=3600.0,
+    help="Seconds the job at hand may go on after SIGTERM; then, or at a second one, it is given back.",
+)  # fmt: skip
+@click.option(
+    "--patience", type=click.FloatRange(0, 604_800), default=600.0,
+    help="Seconds without an answer of the service until the worker gives up.",
+)  # fmt: skip
+@click.option(
+    "--json", "as_json", is_flag=True, help="Log JSON lines on stderr; print one document at the end."
+)
+@click.option("--beside", type=int, hidden=True, help="Id of the process with which to end.")
+def worker(*, as_json: bool, beside: int | None, **asked: Any) -> int:
+    """Do jobs of a service until asked to leave.
+
+    Measures models and links and runs trials, each in processes of its own. The key, of scope `work`, is in
+    CHIMERA_API_KEY. SIGTERM lets it finish its job and leave.
+    """
+    from importlib.util import find_spec
+
+    if find_spec("torch") is None:
+        raise UnavailableError("a worker needs torch: pip install 'chimera-tuner[executor]'")
+    _log(as_json)
+    if beside is not None:
+        from executor.launchers.processes import die_with_parent
+
+        die_with_parent(beside)
+    made = _make(**asked)
+    try:
+        _run(made)
+    finally:
+        made.close()
+    if as_json:
+        click.echo(json.dumps({"worker": made.identifier, "jobs": dict(made.tally)}))
+    return DONE
+
+
+def _make(
+    *,
+    url: str,
+    pools: tuple[str, ...],
+    name: str | None,
+    accelerator: str | None,
+    poll: float,
+    once: bool,
+    limit: float,
+    budget: float,
+    drain: float,
+    patience: float,
+) -> Worker:
+    from api.identifiers import new_identifier
+    from executor.errors import ConfigurationError
+    from executor.worker.departure import Departure
+    from executor.worker.inventory import take_inventory
+    from executor.worker.surroundings import Surroundings
+    from executor.worker.worker import Habits, Worker
+    from tuner.client import ServiceClient
+
+    key, departure = _key(), Departure(drain_s=drain)
+    departure.listen()
+    try:
+        inventory = take_inventory(
+            identifier=new_identifier(datetime.now(UTC)), name=name, pools=pools, accelerator=accelerator
+        )
+    except ConfigurationError as error:
+        raise InputError(str(error)) from None
+    return Worker(
+        lambda pace: ServiceClient(url, key=key, patience_s=patience, pace=pace),
+        inventory,
+        here=Surroundings(inventory.devices, budget_s=budget, limit_s=limit),
+        departure=departure,
+        habits=Habits(poll_s=poll, once=once),
+    )
+
+
+def _key() -> str:
+    import os
+
+    key = os.environ.get("CHIMERA_API_KEY", "")
+    if not key:
+        raise InputError(
+            "CHIMERA_API_KEY is not set: on the host of the service `chimera key create --name NAME --scopes "
+            "work` makes a key for this worker"
+        )
+    return key
+
+
+def _run(made: Worker) -> None:
+    from tuner.client_errors import RefusedError
+
+    try:
+        made.run()
+    except RefusedError as error:
+        raise UnavailableError(f"the service refused this worker: {error}") from None
+
+
+def _log(as_json: bool) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        _JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    )
+    logger = logging.getLogger("chimera.worker")
+    logger.handlers, logger.propagate = [handler], False
+    logger.setLevel(logging.INFO)
+
+
+class _JsonLines(logging.Formatter):
+    """A line of the log as one JSON document."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Time, level and message."""
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        return json.dumps({"at": at, "level": record.levelname.lower(), "message": record.getMessage()})
