@@ -8,10 +8,8 @@ from torch import nn
 
 from executor.errors import ConfigurationError
 from executor.models.factories import FactoryModel, is_factory
-from executor.models.layered import cut
 from executor.models.loss import Loss
 from executor.running.batches import Batch
-from executor.tracing.tracing import trace
 from profiles import library
 from profiles.document import Attention, Precision
 from profiles.model import ModelDescription
@@ -70,6 +68,8 @@ def open_model(
     """
     if isinstance(model, str) and is_factory(model):
         return FactoryModel(model, seed=seed)
+    from executor.models.layered import cut  # loads transformers, for seconds that a factory can do without
+
     config, length, own_precision, own_attention = _defaults(model)
     length = sequence_length or length
     if length is None:
@@ -92,6 +92,8 @@ def describe_model(
     length = sequence_length or length
     if length is None:
         raise ConfigurationError("a sequence length is required with a config.json, which does not say it")
+    from executor.tracing.tracing import trace  # loads transformers
+
     say = describe if config.get("model_type") in FAMILIES else trace
     return say(
         config,
