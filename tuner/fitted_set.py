@@ -13,9 +13,9 @@ from tuner.robust_fit import Lines, RobustFit, slopes_at, soft_weights
 from tuner.schedules.scheme import Floats
 
 _LAUNCH, _COMPUTE = NAMES.index("launch_floor_s"), NAMES.index("compute_factor")
-_LAUNCH_STARTS = (0.0, 1.1, 1.6)
+_LAUNCH_START = 1.1
 """Where the fit of the launch time starts, in times of the shortest backward of a block: below all backwards
-it has no slope, so the best of several starts is taken."""
+it would have no slope. From starts up to 1.6 the fits of the shipped measurements end at the same place."""
 _LEAST_REACH = 1.0
 _ROUNDS = 3
 
@@ -43,16 +43,13 @@ class Fitted:
 
 
 def fit(rows: Sequence[Lines], level: float) -> Fitted:
-    """The coefficients of least soft L1 loss over several starts; what is not told stays the cluster's."""
-    plain = rows[0].observation.predictor.values
-    shortest_s = plain[_COMPUTE] * min(row.observation.predictor.block_backward_s for row in rows)
-    tried: list[tuple[float, int, Floats, Identified]] = []
-    for times in _LAUNCH_STARTS if rows[0].observation.predictor.synchronous else (0.0,):
-        start = plain.copy()
-        start[_LAUNCH] = times * shortest_s
-        values, identified = _fit_from(rows, start, plain=plain)
-        tried.append((RobustFit(rows, identified.told).loss(values), len(tried), values, identified))
-    _, _, values, identified = min(tried, key=lambda each: each[:2])
+    """The coefficients of least soft L1 loss; those that the rows do not tell stay the cluster's."""
+    first = rows[0].observation.predictor
+    start = first.values.copy()
+    if first.synchronous:
+        shortest_s = min(row.observation.predictor.block_backward_s for row in rows)
+        start[_LAUNCH] = _LAUNCH_START * first.values[_COMPUTE] * shortest_s
+    values, identified = _fit_from(rows, start, plain=first.values)
     return _judged(tuple(rows), values, identified, level=level)
 
 

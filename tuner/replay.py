@@ -14,7 +14,7 @@ from tuner.evaluation import Evaluated, Evaluator, Variant
 from tuner.inputs import Library, PlanInputs, gather
 from tuner.rehearsal import Rehearsal
 from tuner.request import read_request
-from tuner.schedules import find_scheme
+from tuner.schedules import Scheme, find_scheme
 from tuner.space import Layout
 
 
@@ -54,17 +54,32 @@ def replay(
     ran = measurement.configuration
     scheme = find_scheme(ran.schedule)
     layout = Layout(ran.width, ran.depth)
-    variant = Variant(scheme, layout, ran.scaling, ran.pipe_pairs, ran.recompute)
     evaluator = Evaluator(inputs)
+    _check(measurement, scheme, blocks=len(inputs.description.blocks))
+    variant = Variant(scheme, layout, ran.scaling, ran.pipe_pairs, ran.recompute)
     evaluated = evaluator.evaluate(variant, np.array([ran.micro_batch_size]))
     if evaluated is None:
-        micro_batches = ran.mini_batch_size // (ran.width * ran.micro_batch_size)
-        reason = (
-            scheme.illegal(ran.depth, micro_batches, scaling=ran.scaling, pipe_pairs=ran.pipe_pairs)
-            or "halving needs an even micro-batch size"
+        raise RequestError(
+            "the measured configuration has no closed form: halving needs an even micro-batch size"
         )
-        raise RequestError(f"the measured configuration has no closed form: {reason}")
     return Replayed(evaluator, evaluated)
+
+
+def _check(measurement: Measurement, scheme: Scheme, *, blocks: int) -> None:
+    """Refuse what no schedule of that name can have run."""
+    ran = measurement.configuration
+    each = ran.width * ran.micro_batch_size
+    if ran.mini_batch_size % each:
+        reason: str | None = f"the mini-batch {ran.mini_batch_size} does not divide by W·B = {each}"
+    elif scheme.chunks * ran.depth > blocks:
+        reason = f"D = {ran.depth} is deeper than the model's {blocks} blocks allow"
+    else:
+        micro_batches = ran.mini_batch_size // each
+        reason = scheme.illegal_depth(ran.depth) or scheme.illegal(
+            ran.depth, micro_batches, scaling=ran.scaling, pipe_pairs=ran.pipe_pairs
+        )
+    if reason:
+        raise RequestError(f"the measured configuration has no closed form: {reason}")
 
 
 def model_name(measurement: Measurement) -> str:

@@ -21,6 +21,7 @@ SOFTNESS = 0.05
 _MOST_SIMULATIONS = 12
 _MOST_STEPS = 40
 _MOST_HALVINGS = 5
+_BLURS = (0.0, 1e-3, 1e-2, 0.0)
 _SETTLED = 1e-5
 """Relative gain of the loss that is worth another round."""
 
@@ -44,9 +45,19 @@ class Lines:
         self._lines.append(line)
         return line
 
-    def highest(self, coefficients: Floats) -> Line:
-        """The line that is highest at these coefficients."""
-        return max(self._lines, key=lambda line: line.extended_s(coefficients))
+    def highest_s(self, coefficients: Floats) -> float:
+        """The highest line at these coefficients."""
+        return float(max(line.extended_s(coefficients) for line in self._lines))
+
+    def gradient(self, coefficients: Floats, blur: float) -> Floats:
+        """That of the highest line, or the mean of those that come within about the share `blur` of it."""
+        values = np.array([line.extended_s(coefficients) for line in self._lines])
+        if not blur:
+            return self._lines[int(values.argmax())].gradient
+        highest = values.max()
+        weights = np.exp(np.maximum(-50.0, (values - highest) / (blur * abs(highest) + 1e-300)))
+        slopes = np.stack([line.gradient for line in self._lines])
+        return np.asarray(weights @ slopes / weights.sum())
 
 
 class RobustFit:
@@ -82,14 +93,24 @@ class RobustFit:
 
     def loss(self, coefficients: Floats) -> float:
         """The soft L1 loss by the lines known so far."""
-        errors = self._linearised(coefficients)[0]
+        errors = self._errors(coefficients)
         return float((2 * (np.sqrt(1 + (errors / SOFTNESS) ** 2) - 1)).sum())
 
     def _descend(self, at: Floats) -> Floats:
-        """The coefficients of least loss by the lines known so far."""
+        """The coefficients of least loss by the lines known so far.
+
+        Where chains change places the loss has a crease, across which the steps of one chain do not lead
+        down; those of the mean of the chains there do.
+        """
+        for blur in _BLURS:
+            at = self._descend_with(at, blur)
+        return at
+
+    def _descend_with(self, at: Floats, blur: float) -> Floats:
         loss = self.loss(at)
+        self._damping = min(self._damping, 1e-3)
         for _ in range(_MOST_STEPS):
-            tried = self._step(at)
+            tried = self._step(at, blur)
             reached = self.loss(tried)
             if reached < loss * (1 - 1e-10):
                 ended = loss - reached < 1e-7 * loss
@@ -103,8 +124,8 @@ class RobustFit:
                     break
         return at
 
-    def _step(self, at: Floats) -> Floats:
-        errors, slopes = self._linearised(at)
+    def _step(self, at: Floats, blur: float) -> Floats:
+        errors, slopes = self._errors(at), self._slopes(at, blur)
         weights = soft_weights(errors)
         length = np.linalg.norm(slopes * weights[:, None], axis=0)
         length[length == 0] = 1.0
@@ -119,12 +140,17 @@ class RobustFit:
         tried[self._free] = moved / length
         return tried
 
-    def _linearised(self, at: Floats) -> tuple[Floats, Floats]:
-        """Errors of the logarithm [row], and their derivatives [row, free coefficient]."""
-        lines = [row.highest(at) for row in self._rows]
-        values = np.maximum([line.extended_s(at) for line in lines], 1e-12)
-        slopes = np.stack([line.gradient[self._free] for line in lines])
-        return np.log(values) - self._logs, slopes / values[:, None]
+    def _errors(self, at: Floats) -> Floats:
+        """Errors of the logarithm [row]."""
+        return np.log(self._values(at)) - self._logs
+
+    def _slopes(self, at: Floats, blur: float) -> Floats:
+        """Derivatives of the logarithms by the free coefficients [row, free]."""
+        gradients = np.stack([row.gradient(at, blur)[self._free] for row in self._rows])
+        return np.asarray(gradients / self._values(at)[:, None])
+
+    def _values(self, at: Floats) -> Floats:
+        return np.maximum([row.highest_s(at) for row in self._rows], 1e-12)
 
 
 def soft_weights(errors: Floats) -> Floats:
