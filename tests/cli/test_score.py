@@ -49,7 +49,7 @@ def test_a_calibration_is_made_saved_and_used_by_a_plan(
     assert "standard error" in result.out
     known = Calibration.from_json(saved.read_text(encoding="utf-8"))
     plan = chimera(
-        "plan", "--model", "bert-48", "--cluster", "piz-daint", "--devices", 32, "--mini-batch-size", 512,
+        "plan", "--model", "bert-48", "--cluster", "piz-daint", "--devices", "32", "--mini-batch-size", "512",
         "--calibration", saved, "--json",
     )  # fmt: skip
     answer = json.loads(plan.out)

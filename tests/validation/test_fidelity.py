@@ -122,10 +122,10 @@ def test_a_schedule_is_predicted_from_the_others() -> None:
 @pytest.mark.long
 def test_error_bars_hold_nine_of_ten_rows_that_were_not_seen() -> None:
     """Five folds of each model."""
-    for model in ("bert-48", "gpt2-64"):
+    for model, error in (("bert-48", 0.06), ("gpt2-64", 0.15)):
         folds = cross_validate(rows_of(PAPER, model), lambda number, _: number % 5)
         assert 0.80 <= coverage(folds) <= 0.97
-    assert mean_error(folds) < 0.15
+        assert mean_error(folds) < error
 
 
 @pytest.mark.slow
