@@ -176,7 +176,8 @@ class Stage:
         if self.loss is None or draw.target is None:
             return ()
         count = self.loss.count(draw.target)
-        self._losses.setdefault(passage, []).append((count, loss.detach()))
+        # A copy: torch's mean squared error on a CPU gives a number that keeps the memory of all differences.
+        self._losses.setdefault(passage, []).append((count, loss.detach().clone()))
         weight = count / total if total else 0.0
         return [torch.full_like(loss, weight * self.loss_scale, requires_grad=False)]
 

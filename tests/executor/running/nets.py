@@ -66,6 +66,22 @@ class OneOrBoth(nn.Module):
         return mixed if x[0, 0].item() < 0 else mixed + y
 
 
+class Hooked(nn.Module):
+    """Halves the gradient of a tensor within."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(WIDTH, WIDTH, dtype=DOUBLE)
+        self.second = nn.Linear(WIDTH, WIDTH, dtype=DOUBLE)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, h] -> [B, h]."""
+        within = self.first(x)
+        within.register_hook(lambda gradient: gradient / 2)
+        given: Tensor = self.second(within.tanh())
+        return given
+
+
 class BySamples(nn.Module):
     """Gives as many samples as the numbers in them say: what no receiver can know ahead."""
 
@@ -124,6 +140,12 @@ def bare_middle() -> list[nn.Module]:
     """Layers without parameters stand where a stage has no others."""
     first, *_, last = net()
     return [first, net()[1], nn.Tanh(), nn.Identity(), net()[4], nn.Tanh(), net()[6], last]
+
+
+def hooked() -> list[nn.Module]:
+    """Gradients are changed by hooks on tensors within layers."""
+    torch.manual_seed(0)
+    return [Hooked() for _ in range(8)]
 
 
 def by_samples() -> list[nn.Module]:

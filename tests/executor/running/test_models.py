@@ -143,6 +143,11 @@ def test_an_input_that_is_ignored_for_some_micro_batches_gets_zeros(four: Ranks,
     check(four, [Case(one, layers=nets.ignoring, data=nets.signed, by_micro_batches=True) for one in layouts])
 
 
+def test_hooks_on_tensors_change_gradients_once(four: Ranks) -> None:
+    """Also where the backward is split, and the layers' inputs and weights get theirs apart."""
+    check(four, [Case(layout(name, 1, 4, 4), layers=nets.hooked) for name in NAMES])
+
+
 @pytest.mark.parametrize("layers", [nets.frozen_first, nets.frozen_in_parts, nets.bare_middle])
 def test_what_is_not_trained_stays_and_the_rest_learns(four: Ranks, layers: Any) -> None:
     """A first stage that is frozen, frozen parts of others, and a stage without parameters."""
