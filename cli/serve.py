@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     import uvicorn
 
+    from api.service import Service
+    from cli.beside import WorkerBeside
+
 
 @click.command(epilog="\b\nExample:\n  chimera serve --port 0")
 @click.option(
@@ -33,8 +36,11 @@ if TYPE_CHECKING:
     show_default="CHIMERA_DATABASE_URL, else an SQLite file in your data folder",
     help="sqlite:///FILE or postgresql://USER@HOST/NAME.",
 )
+@click.option("--with-worker", is_flag=True, help="Also do the jobs of pool `default` on this machine.")
 @click.option("--json", "as_json", is_flag=True, help="Print the address as one JSON document.")
-def serve(*, host: str | None, port: int | None, database_url: str | None, as_json: bool) -> int:
+def serve(
+    *, host: str | None, port: int | None, database_url: str | None, with_worker: bool, as_json: bool
+) -> int:
     """Answer over REST and show reports, until interrupted."""
     import uvicorn
 
@@ -53,7 +59,23 @@ def serve(*, host: str | None, port: int | None, database_url: str | None, as_js
         )
         # Whoever started the process reads this line from a pipe, and reads it now.
         print(_address(listener, as_json), flush=True)
-        return _run(uvicorn.Server(config), listener, let_go=app.state.service.bell.close)
+        let_go = app.state.service.bell.close
+        beside = _worker_beside(app.state.service, listener) if with_worker else None
+        return _run(uvicorn.Server(config), listener, let_go=let_go, beside=beside)
+
+
+def _worker_beside(service: Service, listener: socket.socket) -> WorkerBeside:
+    from importlib.util import find_spec
+
+    from api.key_files import worker_key
+    from cli.beside import WorkerBeside
+
+    if find_spec("torch") is None:
+        raise UnavailableError("--with-worker needs torch: pip install 'chimera-tuner[executor]'")
+    host, port = listener.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    key = worker_key(service.database, now=service.clock())
+    return WorkerBeside(_url(host, port), key=key)
 
 
 def _bind(host: str, port: int) -> socket.socket:
@@ -74,7 +96,7 @@ def _bind(host: str, port: int) -> socket.socket:
 
 def _address(listener: socket.socket, as_json: bool) -> str:
     host, port = listener.getsockname()[:2]
-    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    url = _url(host, port)
     return (
         json.dumps({"url": url, "host": host, "port": port})
         if as_json
@@ -82,7 +104,17 @@ def _address(listener: socket.socket, as_json: bool) -> str:
     )
 
 
-def _run(server: uvicorn.Server, listener: socket.socket, *, let_go: Callable[[], None]) -> int:
+def _url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _run(
+    server: uvicorn.Server,
+    listener: socket.socket,
+    *,
+    let_go: Callable[[], None],
+    beside: WorkerBeside | None,
+) -> int:
     # uvicorn finishes what is in flight, then raises the signal again: for us that is a clean end.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
@@ -91,10 +123,20 @@ def _run(server: uvicorn.Server, listener: socket.socket, *, let_go: Callable[[]
     def stop_waiting(number: int, frame: FrameType | None) -> None:
         # Workers that wait for a job would keep it in flight for half a minute.
         let_go()
-        stop(number, frame)
+        if beside is None or beside.is_leaving:
+            stop(number, frame)
+        else:
+            # It gives its job back, which somebody has to hear.
+            beside.ask_to_leave(then=lambda: stop(number, frame))
 
     server.handle_exit = stop_waiting  # type: ignore[method-assign,assignment]
-    server.run(sockets=[listener])
+    if beside is not None:
+        beside.start()
+    try:
+        server.run(sockets=[listener])
+    finally:
+        if beside is not None:
+            beside.end()
     return DONE if server.started else NOT_ANSWERED
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -82,6 +84,7 @@ class JobProcess:
 
     def __enter__(self) -> Self:
         self._started = Started()
+        self._scratch = tempfile.mkdtemp(prefix="chimera-job-")
         asked = {"payload": self.job.payload, "surroundings": self.here.document()}
         descriptor = os.memfd_create("chimera-job")
         with os.fdopen(descriptor, "wb") as file:
@@ -93,6 +96,7 @@ class JobProcess:
                 stdin=file,
                 stdout=subprocess.PIPE,
                 stderr=self.log.writing,
+                env=os.environ | {"TMPDIR": self._scratch},
                 start_new_session=True,
             )
         self.log.began()
@@ -101,12 +105,14 @@ class JobProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._started.look()
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         if self._process.stdout is not None:
             self._process.stdout.close()
         self._started.end(within_s=_END_S, patience_s=_PATIENCE_S)
+        shutil.rmtree(self._scratch, ignore_errors=True)
 
     def wait(
         self, *, watch: Callable[[], Stop | None], tell: Callable[[dict[str, Any]], None]

@@ -13,11 +13,17 @@ _PAUSE_S = 0.05
 class Started:
     """Remembers the processes below this one; what comes later is the job's.
 
-    A process that adopts orphans (`executor.launchers.processes.adopt_orphans`) loses none from sight.
+    A process that adopts orphans (`executor.launchers.processes.adopt_orphans`) loses none from sight, any
+    other one those whose parent ended before `look`.
     """
 
     def __init__(self) -> None:
         self._before = frozenset(_identities())
+        self._seen: set[tuple[int, int]] = set()
+
+    def look(self) -> None:
+        """Remember those that are there now, whoever becomes their parent."""
+        self._seen |= set(_identities()) - self._before
 
     def end(self, *, within_s: float, patience_s: float) -> list[int]:
         """Wait `patience_s` seconds for them to end by themselves, then kill; gives what is left at the end.
@@ -37,12 +43,11 @@ class Started:
         return left
 
     def _left(self) -> list[int]:
+        self.look()
         found = []
-        for pid, began in _identities():
-            if (pid, began) in self._before:
-                continue
+        for pid, began in self._seen:
             status = read_status(pid)
-            if status is None:
+            if status is None or status.began != began:
                 continue
             if not status.ended:
                 found.append(pid)

@@ -26,7 +26,9 @@ from tuner.messages import Failed, FinishReply, Job, Outcome, Released, WorkerIn
 logger = logging.getLogger("chimera.worker")
 
 _LONGEST_MESSAGE = 4_000
-_AWAY = 5.0
+_AWAY_S = 5.0
+"""A silence so long after the last one is another one, and is told."""
+_SOON_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -70,11 +72,9 @@ class Worker:
         logger.info("worker %s takes jobs from %s", self._inventory.id, self._client.url)
         while not self._departure.asked:
             try:
-                job = self._client.claim(self._inventory, wait_s=self._habits.poll_s)
+                job = self._claim()
             except DepartedError:
                 break
-            except StaleLeaseError:
-                continue
             if job is None:
                 continue
             self._departure.at_work = True
@@ -93,6 +93,18 @@ class Worker:
         """Close the connections."""
         self._client.close()
         self._pulse_client.close()
+
+    def _claim(self) -> Job | None:
+        """The next job; a service that is about to stop says at once that there is none."""
+        begun = time.monotonic()
+        try:
+            job = self._client.claim(self._inventory, wait_s=self._habits.poll_s)
+        except StaleLeaseError:
+            # An answer that got lost: the service has given that job to somebody by now.
+            return None
+        if job is None and time.monotonic() < begun + _SOON_S:
+            self._departure.sleep(_SOON_S)
+        return job
 
     def _do(self, job: Job) -> None:
         logger.info("job %s: %s, attempt %d of %d", job.id, job.kind, job.attempt, job.max_attempts)
@@ -138,7 +150,7 @@ class Worker:
 
     def _wait(self, seconds: float) -> None:
         """Between two tries of a call."""
-        if time.monotonic() > self._told_of_silence + _AWAY:
+        if time.monotonic() > self._told_of_silence + _AWAY_S:
             logger.warning("no answer from %s: trying again", self._client.url)
         self._told_of_silence = time.monotonic()
         self._departure.sleep(seconds)
