@@ -40,13 +40,13 @@ class GlooTransport:
 
         Raises BoundaryError for a value that is not what was announced, before anything of it leaves.
         """
-        for message in receives:
-            self._post(message)
-        if sends:
+        if sends:  # first: a peer waits for them, while a receive is posted well ahead of its use
             leaving = [self._channels.leaving(message, tensors) for message, tensors in sends]
             wire = self._to_host([tensors for _, tensors in sends])
             for (message, _), channel, tensors in zip(sends, leaving, wire, strict=True):
                 self._send(message, channel, tensors=tensors)
+        for message in receives:
+            self._post(message)
 
     def wait(self, message: Message) -> Tensors:
         """The tensors of a posted receive: leaves, which require gradients where the spec says so."""

@@ -7,6 +7,8 @@ not the bandwidth of the machine (`tuner.simulation` predicts the same program).
 import ctypes
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -52,9 +54,9 @@ class EmulatedWork:
         target: Target | None = None,
     ) -> Tensors:
         """Sleep for a forward."""
-        self._parts[passage] = parts
-        sleep(self._forward_s)
-        return tuple(self._message(spec) for spec in self.probe((), parts=parts))
+        with lasting(self._forward_s):
+            self._parts[passage] = parts
+            return tuple(self._message(spec) for spec in self.probe((), parts=parts))
 
     def backward(self, passage: Passage, gradients: Tensors, *, part: int = 0) -> Tensors:
         """Sleep for a whole backward, or for its part of one."""
@@ -74,8 +76,8 @@ class EmulatedWork:
 
     def _back(self, passage: Passage, seconds: float) -> Tensors:
         parts = self._parts[passage]
-        sleep(seconds / parts)
-        return (self._message(Spec((1, -(-self._elements // parts)), torch.float32, True)),)
+        with lasting(seconds / parts):
+            return (self._message(Spec((1, -(-self._elements // parts)), torch.float32, True)),)
 
     def _message(self, spec: Spec) -> Tensor:
         return torch.zeros(spec.shape, dtype=spec.dtype)
@@ -114,6 +116,14 @@ class EmulatedUpdates:
     def update(self, op: Op) -> None:
         """Sleep for an optimizer step."""
         sleep(self._costs.update_s)
+
+
+@contextmanager
+def lasting(seconds: float) -> Iterator[None]:
+    """What is done inside, and a sleep behind it, take so long together."""
+    end = time.monotonic() + seconds
+    yield
+    sleep_until(end)
 
 
 def sleep(seconds: float) -> None:

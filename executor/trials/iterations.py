@@ -5,6 +5,7 @@ monotonic one, which the processes of a machine share; on several machines the r
 instead, each with its own clock.
 """
 
+import gc
 import socket
 import time
 from collections.abc import Callable
@@ -69,6 +70,7 @@ def time_iterations(
     starts, ends, moments = [], [], []
     for number in range(warm_up + iterations):
         if number == warm_up:
+            gc.freeze()  # looking through what was made before could take longer than an operation
             settled()
         start_s = starter.wait()
         run(number)
