@@ -131,6 +131,15 @@ class Assembly:
         program = lower(program_of(self.configuration, iterations=iterations), Lowering(synchronization))
         return in_common_order(program) if self.backend == "nccl" else program
 
+    def close(self) -> None:
+        """Let go of the process groups, when all processes have come here."""
+        dist.barrier()
+        self.groups.close()
+        for group in (self.control, self.transfers):
+            if group is not None:
+                dist.destroy_process_group(group)
+        self.control = self.transfers = None
+
     def _places(self) -> list[Place]:
         """The stages of this rank."""
         pipes, stages = (self.program.placement == self.layout.rank).nonzero()

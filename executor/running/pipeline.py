@@ -135,6 +135,13 @@ class Pipeline:
             stage.load_corrections(state.get("pipemare", {}))
         self._training.iteration = int(state["steps"])
 
+    def close(self) -> None:
+        """Let go of threads and connections, where another pipeline follows in the same processes.
+
+        The model's layers stay as they are; nothing else may be called afterwards.
+        """
+        self._assembly.close()
+
     def check(self, losses: Sequence[float], learnt: Learnt) -> Check:
         """Compare what this process holds, and the losses of its steps, with what one process learnt."""
         sharded = self._assembly.settings.optimizer_sharding != "none"

@@ -51,6 +51,13 @@ class ParameterGroups:
         """Of all processes that hold a stage; None where there is one."""
         return self._process_groups[self.everyone]
 
+    def close(self) -> None:
+        """Let go of the process groups, with their threads and connections; nothing may be under way."""
+        for group in self._process_groups.values():
+            if group is not None:
+                dist.destroy_process_group(group)
+        self._process_groups = dict.fromkeys(self._process_groups)
+
 
 def _members(
     placement: Integers, *, ranks: Sequence[Sequence[int]], tied: Sequence[Sequence[int]]

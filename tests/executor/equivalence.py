@@ -109,6 +109,7 @@ def run_cases(rank: int, world_size: int, cases: list[Case]) -> list[Found]:
         if key not in learnt:
             learnt[key] = case.reference()
         check = worst(pipeline.check(losses, learnt[key]))
+        pipeline.close()
         found.append(Found(check))
     return found
 

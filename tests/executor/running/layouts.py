@@ -3,8 +3,12 @@
 from typing import Any
 
 import torch
+from torch import nn
 
-from tests.executor.equivalence import Case, assert_equal, run_cases
+from executor.models.loss import mean_squared_error
+from executor.running.assembly import Settings
+from executor.running.pipeline import Pipeline
+from tests.executor.equivalence import Case, assert_equal, net, run_cases, sgd
 from tests.executor.processes import Ranks
 from tuner.configuration import Configuration
 from tuner.schedules.generators import RECIPES
@@ -36,3 +40,11 @@ def momentum(parameters: Any) -> torch.optim.Optimizer:
 def check(ranks: Ranks, cases: list[Case]) -> None:
     """All cases, one after the other, are equal to one process."""
     assert_equal(cases, ranks.run(run_cases, cases, timeout=120.0))
+
+
+def made(
+    configuration: Configuration, settings: Settings | None = None, layers: list[nn.Module] | None = None
+) -> Pipeline:
+    """A pipeline of the usual blocks."""
+    blocks = net() if layers is None else layers
+    return Pipeline(blocks, mean_squared_error(), configuration, optimizer=sgd, settings=settings)

@@ -171,11 +171,10 @@ def train(rank: int, world_size: int, case: Case) -> list[float]:
     return pipeline.train(case.data())
 
 
-@pytest.mark.parametrize("schedule", ["gpipe", "chimera"])
-def test_a_shape_that_depends_on_values_is_told_before_it_leaves(schedule: str) -> None:
+def test_a_shape_that_depends_on_values_is_told_before_it_leaves() -> None:
     """Both shapes, the message, and the operation; nobody gets a part of it, or garbage."""
     with pytest.raises(RanksFailedError) as caught:
-        run_ranks(4, train, Case(layout(schedule, 1, 4, 2), layers=nets.by_samples))
+        run_ranks(4, train, Case(layout("chimera", 1, 4, 2), layers=nets.by_samples))
     said = caught.value.failures[caught.value.first]
     assert re.search(r"BoundaryError: .*float64\[\d+, 16\] where float64\[48, 16\]", said)
     assert "activation of micro-batch" in said
