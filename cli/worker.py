@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 EXAMPLE = "chimera worker --url http://127.0.0.1:8000 --once"
 
 
+_MOST_POOLS = 20
+_POOL = "[A-Za-z0-9._-]{1,100}"
+
+
 class Pools(click.ParamType[tuple[str, ...]]):
     """Names of pools as "a,b"."""
 
@@ -26,10 +31,15 @@ class Pools(click.ParamType[tuple[str, ...]]):
     def convert(
         self, value: str | tuple[str, ...], param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, ...]:
-        """Read the text; empty names are a usage error, others are checked with the inventory."""
+        """Read the text; anything but 1 to 20 names of pools is a usage error."""
         words = value if isinstance(value, tuple) else tuple(word.strip() for word in value.split(","))
-        if not all(words):
-            self.fail(f"{value!r} names no pool: write default or a,b", param, ctx)
+        if len(words) > _MOST_POOLS or not all(re.fullmatch(_POOL, word) for word in words):
+            self.fail(
+                f"{value[:100]!r} is not a list of pools such as a,b: each has 1 to 100 letters, digits, "
+                f"dots, dashes or underscores, and {_MOST_POOLS} are the most",
+                param,
+                ctx,
+            )
         return words
 
 
@@ -114,7 +124,6 @@ def _make(
     from tuner.client import ServiceClient
 
     key, departure = _key(), Departure(drain_s=drain)
-    departure.listen()
     try:
         inventory = take_inventory(
             identifier=new_identifier(datetime.now(UTC)), name=name, pools=pools, accelerator=accelerator

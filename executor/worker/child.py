@@ -13,7 +13,7 @@ import sys
 import traceback
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from executor.errors import ConfigurationError, ExecutorError, ModelError
 from executor.launchers.processes import die_with_parent
@@ -62,7 +62,7 @@ def failure_of(error: Exception) -> Failed:
     return Failed(message=message, retry=True, evidence={"traceback": trace})
 
 
-def main(kind: str, parent: int) -> None:
+def main(kind: str, parent: int) -> NoReturn:
     """Do the job that stdin describes."""
     die_with_parent(parent)
     with suppress(OSError):
@@ -82,11 +82,15 @@ def main(kind: str, parent: int) -> None:
         if failed.retry:
             traceback.print_exc()
         say(failed=failed.model_dump(mode="json"))
-        return
-    say(
-        done=answer.result.model_dump(mode="json", exclude_none=True),
-        attachments=[attachment.model_dump(mode="json") for attachment in answer.attachments],
-    )
+    else:
+        say(
+            done=answer.result.model_dump(mode="json", exclude_none=True),
+            attachments=[attachment.model_dump(mode="json") for attachment in answer.attachments],
+        )
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Python's own exit takes more than a second with torch, and may hang in what broke.
+    os._exit(0)
 
 
 def _take_stdout() -> IO[str]:

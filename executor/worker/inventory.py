@@ -67,7 +67,7 @@ def _software() -> dict[str, str]:
 def _accelerators(name: str | None) -> list[DeviceGroup]:
     if name is not None:
         library.load_accelerator(name)
-    if not _has_driver():
+    if not has_driver():
         if name is not None:
             raise ConfigurationError(
                 f"this machine has no accelerator that {name} could be: leave --accelerator out"
@@ -85,8 +85,7 @@ def _accelerators(name: str | None) -> list[DeviceGroup]:
     return [DeviceGroup.model_validate(group) for group in told["devices"]]
 
 
-def _has_driver() -> bool:
-    """Whether it is worth to start torch and look."""
-    return bool(shutil.which("nvidia-smi")) or any(
-        Path("/dev").glob(pattern) for pattern in ("nvidia[0-9]*", "kfd", "dxg")
-    )
+def has_driver(devices: Path = Path("/dev")) -> bool:
+    """Whether a device file or nvidia-smi says that it is worth to start torch and look."""
+    files = (found for pattern in ("nvidia[0-9]*", "kfd", "dxg") for found in devices.glob(pattern))
+    return next(files, None) is not None or shutil.which("nvidia-smi") is not None

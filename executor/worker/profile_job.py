@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from executor.measuring.profiling import Plan, take_profile
 from executor.models.sources import describe_model, open_model
 from executor.worker.answer import Answer, Tell
+from executor.worker.model_source import model_source
 from executor.worker.surroundings import Surroundings, torch_device
 from tuner.assignments import DEFAULT_ATTENTION, DEFAULT_PRECISION, ProfileModel, ProfileModelResult
-from tuner.errors import RequestError
-from tuner.request import InlineModel
 
 
 def profile_model(asked: ProfileModel, here: Surroundings, tell: Tell) -> Answer:
@@ -45,14 +42,3 @@ def profile_model(asked: ProfileModel, here: Surroundings, tell: Tell) -> Answer
 
     profile = take_profile(opened, plan, name=description.name, description=description, progress=progress)
     return Answer(ProfileModelResult(profile=profile))
-
-
-def model_source(model: str | InlineModel) -> tuple[str | dict[str, Any], str | None]:
-    """The model as `open_model` takes it, and what it is to be called; raises RequestError for a profile."""
-    if isinstance(model, str):
-        return model, None
-    if model.config is None:
-        raise RequestError(
-            "a profile has no weights to run: name the preset, or give the config.json it is of"
-        )
-    return {"config": model.config}, model.name

@@ -15,7 +15,7 @@ from executor.trials.trial import Trial as Run
 from executor.trials.trial import run_trial
 from executor.trials.trial_request import TrialRequest, read_trial
 from executor.worker.answer import Answer, LostError, Tell
-from executor.worker.profile_job import model_source
+from executor.worker.model_source import model_source
 from executor.worker.surroundings import Surroundings, torch_device
 from profiles import library
 from profiles.document import Attention

@@ -68,6 +68,7 @@ class Worker:
         Raises UnreachableError where nobody answers for longer than the client's patience, KeyRefusedError
         and VersionError where the service does not want this worker.
         """
+        self._departure.listen()
         adopt_orphans()
         logger.info("worker %s takes jobs from %s", self._inventory.id, self._client.url)
         while not self._departure.asked:

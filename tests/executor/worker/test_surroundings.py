@@ -1,12 +1,14 @@
 """Does a job get the devices that it asks for?"""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from executor.errors import ConfigurationError
-from executor.worker.inventory import take_inventory
+from executor.worker.inventory import has_driver, take_inventory
 from executor.worker.surroundings import Surroundings, torch_device
+from profiles.errors import DocumentError
 from tests.executor.worker.factories import CPU, here
 from tuner.messages import DeviceGroup
 
@@ -53,3 +55,23 @@ def test_this_machine_has_processors_and_memory() -> None:
     assert inventory.name
     assert inventory.pools == ("a", "b")
     assert {"python", "torch"} <= inventory.software.keys()
+
+
+@pytest.mark.parametrize(("file", "found"), [("null", False), ("nvidiactl", False), ("nvidia0", True)])
+def test_torch_is_started_only_where_a_device_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, found: bool
+) -> None:
+    """Looking takes seconds, which a machine without accelerators need not wait for."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / file).touch()
+    assert has_driver(tmp_path) is found
+
+
+def test_a_data_sheet_for_accelerators_that_are_not_there_is_refused() -> None:
+    """So is one that nobody has heard of; either is a slip of the command line."""
+    if has_driver():
+        pytest.skip("this machine has accelerators")
+    with pytest.raises(ConfigurationError, match="no accelerator that h100-80gb"):
+        take_inventory(identifier="0" * 26, accelerator="h100-80gb")
+    with pytest.raises(DocumentError, match="h100"):
+        take_inventory(identifier="0" * 26, accelerator="h1000")

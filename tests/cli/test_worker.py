@@ -1,0 +1,47 @@
+"""Does `chimera worker` say what it lacks?"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import Shell, finish, start
+
+
+def test_a_worker_without_a_key_says_how_to_make_one(chimera: Shell) -> None:
+    """The example of --help needs a service and its key; without them it fails in one line."""
+    result = chimera("worker", "--url", "http://127.0.0.1:8000", "--once")
+    assert (result.code, result.out) == (2, "")
+    assert "chimera key create" in result.err
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--pool", "a,,b"), "list of pools"),
+        (("--pool", "a b"), "list of pools"),
+        (("--pool", ""), "list of pools"),
+        (("--poll", "31"), "--poll"),
+        (("--url", "service:8000"), "address"),
+        (("--accelerator", "h1000"), "h1000"),
+    ],
+)
+def test_wrong_options_are_refused(
+    chimera: Shell, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], told: str
+) -> None:
+    """With 2 and what is wrong."""
+    monkeypatch.setenv("CHIMERA_API_KEY", "chimera_x")
+    result = chimera("worker", *options)
+    assert (result.code, result.out) == (2, "")
+    assert told in result.err
+
+
+def test_a_service_that_is_not_there_ends_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 3, when its patience is at its end; the log is lines of JSON."""
+    monkeypatch.setenv("CHIMERA_API_KEY", "chimera_x")
+    monkeypatch.setenv("CHIMERA_URL", "http://127.0.0.1:9")
+    result = finish(start("worker", "--patience", "0", "--json", cwd=tmp_path))
+    assert (result.code, result.out) == (3, "")
+    first, *_, last = result.err.splitlines()
+    assert json.loads(first)["level"] == "info"
+    assert "http://127.0.0.1:9 did not answer" in last
