@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,6 +19,7 @@ from typing import Any, Self
 
 from executor.launchers.outcome import signal_name
 from executor.worker.job_log import JobLog
+from executor.worker.scratch import make_scratch
 from executor.worker.started import Started
 from executor.worker.surroundings import Surroundings
 from tuner.attachments import Attachment
@@ -84,7 +84,7 @@ class JobProcess:
 
     def __enter__(self) -> Self:
         self._started = Started()
-        self._scratch = tempfile.mkdtemp(prefix="chimera-job-")
+        self._scratch = make_scratch()
         asked = {"payload": self.job.payload, "surroundings": self.here.document()}
         descriptor = os.memfd_create("chimera-job")
         with os.fdopen(descriptor, "wb") as file:

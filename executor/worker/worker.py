@@ -12,6 +12,7 @@ from executor.launchers.processes import adopt_orphans
 from executor.worker.departure import DepartedError, Departure
 from executor.worker.job_process import Ending, Stop, do_job
 from executor.worker.pulse import Pulse
+from executor.worker.scratch import sweep_scratch
 from executor.worker.surroundings import Surroundings
 from tuner.attachments import Attachment
 from tuner.client import Pace, ServiceClient
@@ -70,6 +71,7 @@ class Worker:
         """
         self._departure.listen()
         adopt_orphans()
+        sweep_scratch()
         logger.info("worker %s takes jobs from %s", self._inventory.id, self._client.url)
         while not self._departure.asked:
             try:

@@ -6,7 +6,7 @@ from executor.worker.surroundings import Surroundings
 from tuner.messages import DeviceGroup, Job, JobKind
 
 CPU = DeviceGroup(accelerator="cpu", count=2, memory_bytes=4 * 10**9)
-EMULATED = {
+EMULATED: dict[str, Any] = {
     "model": "tiny-gpt",
     "emulate": {"forward_s": 0.002, "backward_s": 0.004},
     "configuration": {
@@ -15,7 +15,7 @@ EMULATED = {
     "iterations": 3,
     "warm_up": 1,
 }  # fmt: skip
-TINY = {
+TINY: dict[str, Any] = {
     "config": {
         "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 64, "n_positions": 16,
         "n_embd": 16, "n_layer": 2, "n_head": 2,
