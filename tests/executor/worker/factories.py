@@ -25,7 +25,8 @@ TINY: dict[str, Any] = {
 
 def here(**changes: Any) -> Surroundings:
     """Two processors, and hardly any time for each layer."""
-    return Surroundings(**({"devices": (CPU,), "budget_s": 0.01} | changes))
+    known: dict[str, Any] = {"devices": (CPU,), "budget_s": 0.01}
+    return Surroundings(**(known | changes))
 
 
 def job_of(kind: JobKind, payload: dict[str, Any]) -> Job:

@@ -67,14 +67,14 @@ def test_a_trial_gives_times_memory_and_a_trace(remains: Remains) -> None:
 
 
 def test_links_are_measured_between_processes(remains: Remains) -> None:
-    """One link inside the node, with its points."""
-    asked = {"devices": 2, "message_bytes": [4096, 65536, 1048576]}
-    ending, _ = do(JobKind.PROFILE_LINKS, asked)
+    """One link inside the node, with its points: sizes far enough apart for a slope on a busy machine."""
+    asked = {"devices": 2, "message_bytes": [4096, 1048576, 16777216]}
+    ending, _ = do(JobKind.PROFILE_LINKS, asked, budget_s=0.1)
     assert isinstance(ending.outcome, Done), ending
     result = read_result(JobKind.PROFILE_LINKS, ending.outcome.result)
     assert isinstance(result, ProfileLinksResult)
     assert [link.scope for link in result.links] == ["node"]
-    assert [size for size, _ in result.links[0].points] == [4096, 65536, 1048576]
+    assert [size for size, _ in result.links[0].points] == [4096, 1048576, 16777216]
     assert remains.found() == []
 
 
