@@ -1,11 +1,20 @@
 """How are the files of a command read and written? Bounded when read, whole or not at all when written."""
 
+from __future__ import annotations
+
 import os
 import stat
 import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
 
 from cli.errors import InputError
+
+if TYPE_CHECKING:
+    from profiles.document import Document
 
 
 def read_bounded(path: Path, *, most: int) -> bytes:
@@ -45,6 +54,19 @@ def write_whole(path: Path, text: str) -> None:
         raise _unwritable(path, error) from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def hand_out(
+    document: Document, *, output: Path | None, as_json: bool, told: str, table: Callable[[], Iterable[str]]
+) -> None:
+    """A document to a file, as `told` says on stderr, and to stdout as JSON, or as a table without a file."""
+    if output:
+        write_whole(output, document.to_json() + "\n")
+        click.echo(told, err=True)
+    if as_json:
+        click.echo(document.to_json())
+    elif not output:
+        click.echo("\n".join(table()))
 
 
 def _umask() -> int:

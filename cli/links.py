@@ -67,15 +67,15 @@ def links(
     if measured is None:
         return DONE
     document = _document(measured, name=name, accelerator=accelerator, devices=devices_per_node)
-    if output:
-        from cli.files import write_whole
+    from cli.files import hand_out
 
-        write_whole(output, document.to_json() + "\n")
-        click.echo(f"Wrote the cluster to {output}. Next: chimera plan --cluster {output} ...", err=True)
-    if as_json:
-        click.echo(document.to_json())
-    elif not output:
-        click.echo("\n".join(_table(document)))
+    hand_out(
+        document,
+        output=output,
+        as_json=as_json,
+        told=f"Wrote the cluster to {output}. Next: chimera plan --cluster {output} ...",
+        table=lambda: _table(document),
+    )
     return DONE
 
 

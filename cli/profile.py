@@ -82,15 +82,15 @@ def profile(*, on: str, output: Path | None, as_json: bool, **asked: Any) -> int
         from cli.measured import measure
 
         document = measure(on=on, **asked, **measuring)
-    if output:
-        from cli.files import write_whole
+    from cli.files import hand_out
 
-        write_whole(output, document.to_json() + "\n")
-        click.echo(f"Wrote the profile to {output}. Next: chimera plan --model {output} ...", err=True)
-    if as_json:
-        click.echo(document.to_json())
-    elif not output:
-        click.echo("\n".join(_table(document)))
+    hand_out(
+        document,
+        output=output,
+        as_json=as_json,
+        told=f"Wrote the profile to {output}. Next: chimera plan --model {output} ...",
+        table=lambda: _table(document),
+    )
     return DONE
 
 

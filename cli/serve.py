@@ -129,6 +129,7 @@ def _run(
             # It gives its job back, which somebody has to hear.
             beside.ask_to_leave(then=lambda: stop(number, frame))
 
+    # The hook that uvicorn has: its own server is a class that is imported where it is needed.
     server.handle_exit = stop_waiting  # type: ignore[method-assign,assignment]
     if beside is not None:
         beside.start()

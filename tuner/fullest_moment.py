@@ -7,7 +7,7 @@ gradients that arrived at the results of parameters too; what it recomputed for 
 well. Equal to the replay of the program (`tuner.memory_replay`) but for chimera_split, where it is a bound.
 """
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -38,8 +38,12 @@ class Alive:
     def or_fuller(self, other: "Alive") -> "Alive":
         """Of every rank whichever moment needs more."""
         fuller = other.total() > self.total()
-        mine, others = astuple(self), astuple(other)
-        return Alive(*(np.where(fuller, b, a) for a, b in zip(mine, others, strict=True)))
+        return Alive(
+            np.where(fuller, other.activations, self.activations),
+            np.where(fuller, other.recomputed, self.recomputed),
+            np.where(fuller, other.losses, self.losses),
+            np.where(fuller, other.transient, self.transient),
+        )
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,7 @@ class MemoryModel:
         fullest = fullest_moment(scheme, stages, case, recompute=recompute, placement=placement)
         one = np.ones_like(parameters)
         copies = self._weight_copies(scheme, stages, case, placement=placement)
+        copies = parameters if copies is None else copies
         return MemoryParts(
             weights_bytes=copies * each.weights,
             gradients_bytes=parameters * each.gradients,
@@ -103,12 +104,15 @@ class MemoryModel:
 
     def _weight_copies(
         self, scheme: Scheme, stages: StageCosts, case: Case, *, placement: Integers
-    ) -> Floats:
-        """Parameters of all weight versions that each rank keeps, and of what the software copies [b, w]."""
+    ) -> Floats | None:
+        """Parameters of all versions that each rank keeps, and of what the software copies [b, w].
+
+        None where a rank keeps one copy of its parameters.
+        """
         versions = scheme.weight_versions(case.depth)
         more = 0.0 if scheme.synchronous else self.software.asynchronous_weight_copies or 0.0
         if (versions == 1).all() and not more:
-            return rank_parameters(stages, placement)
+            return None
         return to_ranks(((versions + more) * stages.all_parameters)[:, None, :], placement, "sum")
 
 

@@ -18,19 +18,23 @@ def to_ranks(values: Floats, placement: Integers, how: Literal["sum", "max", "mi
 
 
 def by_rank(values: Floats, placement: Integers) -> Floats:
-    """[b, p, s] as [b, h, w]: what rank w holds, its h stages one after the other."""
-    pipes, stages = placement.shape
-    values = np.broadcast_to(values, (len(values), pipes, stages))
-    order, depth = _rank_order(placement.tobytes(), placement.shape)
-    held = values[:, np.arange(pipes)[:, None], order].reshape(len(values), pipes, depth, stages // depth)
-    return np.moveaxis(held, 3, 2).reshape(len(values), -1, depth)
+    """[b, p, s] or [b, 1, s] as [b, h, w]: what rank w holds, its h stages one after the other."""
+    places, stages = _held(placement.tobytes(), placement.shape)
+    if values.shape[1] == 1:  # the same for all pipes
+        return np.asarray(values[:, 0, stages])
+    return np.asarray(values.reshape(len(values), -1)[:, places])
 
 
 @lru_cache(maxsize=1024)
-def _rank_order(placement: bytes, shape: tuple[int, int]) -> tuple[Integers, int]:
-    """The stages of each pipe in the order of their ranks, and how many ranks there are."""
+def _held(placement: bytes, shape: tuple[int, int]) -> tuple[Integers, Integers]:
+    """What each rank holds [h, w]: places in the stages of all pipes one after the other, and stages."""
+    pipes, stages = shape
     ranks = np.frombuffer(placement, dtype=np.int64).reshape(shape)
-    return np.argsort(ranks, axis=1, kind="stable"), int(ranks.max()) + 1
+    depth = int(ranks.max()) + 1
+    order = np.argsort(ranks, axis=1, kind="stable").reshape(pipes, depth, stages // depth)
+    held = np.moveaxis(order, 2, 1).reshape(-1, depth)
+    pipe = np.repeat(np.arange(pipes), stages // depth)[:, None]
+    return pipe * stages + held, held
 
 
 def rank_parameters(stages: StageCosts, placement: Integers) -> Floats:

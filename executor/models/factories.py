@@ -201,11 +201,11 @@ def load_factory(name: str) -> Callable[[], Any]:
         raise ConfigurationError(
             f"cannot import {where!r} for the factory {name}: {type(error).__name__}: {str(error)[:_SHOWN]}"
         ) from error
-    found = getattr(module, function, None)
+    found: Callable[[], Any] | None = getattr(module, function, None)
     if not callable(found):
         what = "is no function" if hasattr(module, function) else "is not there"
         raise ConfigurationError(f"the factory {name} cannot be called: {function!r} {what} in {where}")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _from_file(path: Path) -> ModuleType:

@@ -1,13 +1,14 @@
 """Which samples does each micro-batch of each pipeline group hold?"""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from executor.errors import ConfigurationError
 from executor.running.works import Passage, Target
-from executor.values import Tensors, as_tensors
+from executor.values import Spec, Tensors, as_tensors, specs_of
 from tuner.schedules.program import Op
 
 Batch = tuple[Tensors | Tensor, Tensor]
@@ -33,6 +34,7 @@ class Batches:
     ) -> None:
         """`count` gives the loss's denominator of a target; iterations count from `first_iteration`."""
         self._offset = group * micro_batches
+        self._device = device
         self.first_iteration = first_iteration
         self.pieces = pieces = micro_batches * width
         """Micro-batches of a mini-batch, over all groups."""
@@ -40,14 +42,16 @@ class Batches:
         self._targets: list[list[Target]] = []
         self._counts: list[list[float]] = []
         for inputs, targets in batches:
-            tensors = tuple(tensor.to(device) for tensor in as_tensors(inputs))
+            tensors = as_tensors(inputs)
             _refuse_uneven((*tensors, targets), pieces=pieces)
             cut = [torch.tensor_split(tensor, pieces) for tensor in tensors]
             self._inputs.append([tuple(piece[m] for piece in cut) for m in range(pieces)])
-            answers = torch.tensor_split(targets.to(device), pieces)
+            answers = torch.tensor_split(targets, pieces)
             self._counts.append([count(answer) for answer in answers])
             total = sum(self._counts[-1])
-            self._targets.append([Target(answer, total) for answer in answers])
+            self._targets.append(
+                [Target(answer, total, n) for answer, n in zip(answers, self._counts[-1], strict=True)]
+            )
 
     @property
     def iterations(self) -> int:
@@ -58,13 +62,19 @@ class Batches:
         """The micro-batch of an operation, numbered over all groups."""
         return Passage(self.first_iteration + op.iteration, self._offset + op.micro_batch)
 
+    def specs(self, micro_batch: int) -> tuple[Spec, ...]:
+        """Of the inputs of one of the group's micro-batches in the first mini-batch."""
+        return specs_of(self._inputs[0][self._offset + micro_batch])
+
     def inputs(self, op: Op) -> Tensors:
-        """[samples, ...] of one micro-batch."""
-        return self._inputs[op.iteration][self._offset + op.micro_batch]
+        """[samples, ...] of one micro-batch, moved to the device by the rank that asks."""
+        piece = self._inputs[op.iteration][self._offset + op.micro_batch]
+        return tuple(tensor.to(self._device) for tensor in piece)
 
     def target(self, op: Op) -> Target:
-        """What the last stage compares with."""
-        return self._targets[op.iteration][self._offset + op.micro_batch]
+        """What the last stage compares with, moved likewise."""
+        target = self._targets[op.iteration][self._offset + op.micro_batch]
+        return replace(target, tensor=target.tensor.to(self._device))
 
     def mean(self, iteration: int, losses: Sequence[float]) -> float:
         """The mean loss of a mini-batch from those of its micro-batches, added up in their order."""

@@ -10,8 +10,7 @@ from executor.running.recording import Recording, count_events
 from executor.running.runtime import Recorder, Runtime, Updates
 from executor.running.works import Work
 from executor.transport import Transport, make_transport
-from executor.values import specs_of
-from tuner.schedules.program import Kind, Op, Program
+from tuner.schedules.program import Kind, Program
 
 _MOST_SHAPES = 16
 """Shapes of micro-batches whose messages are remembered."""
@@ -64,9 +63,7 @@ class Tracks:
 
     def announce(self, track: Track, feed: Batches) -> None:
         """Agree on the shapes of all messages, if micro-batches of such shapes have not been seen before."""
-        inputs = tuple(
-            specs_of(feed.inputs(Op(Kind.F, 0, 0, number))) for number in range(track.program.micro_batches)
-        )
+        inputs = tuple(feed.specs(number) for number in range(track.program.micro_batches))
         if inputs == track.announced:
             return
         track.announced = inputs

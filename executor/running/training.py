@@ -53,6 +53,10 @@ class Training:
         """Whether computation goes on behind the program's back."""
         return self._assembly.device.type == "cuda"
 
+    def close(self) -> None:
+        """Let go of the process groups of the assembly, on all processes."""
+        self._assembly.close()
+
     @property
     def synchronous(self) -> bool:
         """Whether every mini-batch is a program of its own."""

@@ -24,6 +24,8 @@ class Target:
     """Of one micro-batch."""
     total: float
     """Σn: the loss's own denominators, summed over the whole mini-batch."""
+    count: float | None = None
+    """n of this micro-batch, where it has been counted already: on a device counting waits for it."""
 
 
 class Work(Protocol):

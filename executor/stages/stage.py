@@ -112,7 +112,7 @@ class Stage:
                 outputs.append(_agreed(given, needs))
                 live.append(Part(passes, tuple(value.requires_grad for value in outputs[-1])))
             else:
-                of_loss = self._keep_loss(passage, given[0], draw=draw, total=target.total)
+                of_loss = self._keep_loss(passage, given[0], draw=draw, target=target)
                 live.append(Part(passes, (), of_loss))
         self.live.add(passage, live)
         return halving.joined(outputs)
@@ -171,14 +171,15 @@ class Stage:
         self.live.clear()
         self._losses.clear()
 
-    def _keep_loss(self, passage: Passage, loss: Tensor, *, draw: Draw, total: float) -> Gradients:
+    def _keep_loss(self, passage: Passage, loss: Tensor, *, draw: Draw, target: Target) -> Gradients:
         """Keep the loss without its graph; gives the gradient of n_m·loss/Σn, times the loss scale."""
         if self.loss is None or draw.target is None:
             return ()
-        count = self.loss.count(draw.target)
+        known = target.count if draw.target is target.tensor else None
+        count = self.loss.count(draw.target) if known is None else known
         # A copy: torch's mean squared error on a CPU gives a number that keeps the memory of all differences.
         self._losses.setdefault(passage, []).append((count, loss.detach().clone()))
-        weight = count / total if total else 0.0
+        weight = count / target.total if target.total else 0.0
         return [torch.full_like(loss, weight * self.loss_scale, requires_grad=False)]
 
     def _device(self) -> torch.device:

@@ -80,9 +80,3 @@ def time_iterations(
             ends.append(end_s)
             moments.append(recording.copy())
     return RankIterations(np.array(starts), np.array(ends), np.stack(moments))
-
-
-def iteration_times(ranks: list[RankIterations]) -> Floats:
-    """Seconds of each iteration, from the common start to the end of the last rank [k]."""
-    ends = np.stack([rank.end_s - rank.start_s for rank in ranks])
-    return np.asarray(ends.max(axis=0))

@@ -164,6 +164,7 @@ def _check(prepared: PreparedTrial, model: Model, rank: Rank) -> dict[str, Any]:
     factor = training.updater.factor if request.optimizer_sharding == "none" else None
     learnt = box[0] or Learnt()
     check = worst(compare(training.weights, losses, learnt, gradient_factor=factor))
+    training.close()  # its connections would wake their threads while iterations are timed
     return asdict(check) | {"passed": check.passes(request.precision), "steps": CHECKED_STEPS}
 
 

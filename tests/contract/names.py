@@ -11,12 +11,14 @@ from api.database import open_database
 from api.schemas import NewKey, PlanAnswer, StudyDocument, StudyPage, StudyRequest
 from api.service import Service
 from api.settings import Settings
+from profiles.calibration import Calibration
 from profiles.cluster import ClusterProfile
 from profiles.measurement import Measurements
 from profiles.timings import Profile
 from tuner.assignments import ProfileJobRequest, Trial, TrialResult
 from tuner.job_documents import JobDocument, WorkerEntry
 from tuner.messages import Claim, Finish, FinishReply, Heartbeat, HeartbeatReply, Job
+from tuner.score import Score
 from tuner.simulation_answer import SimulationAnswer
 
 FOLDER = Path(__file__).parent
@@ -45,6 +47,8 @@ SCHEMAS: dict[str, tuple[type[BaseModel], str]] = {
     "finish_reply": (FinishReply, "serialization"),
     "trial": (Trial, "validation"),
     "trial_result": (TrialResult, "validation"),
+    "calibration": (Calibration, "validation"),
+    "score": (Score, "serialization"),
 }
 """Documents whose schema is kept here, and how each travels."""
 
