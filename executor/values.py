@@ -1,4 +1,4 @@
-"""What crosses a cut between two stages, and what is known of it before it comes?"""
+"""What goes through a model and crosses its cuts, and what is known of it before it comes?"""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -10,6 +10,9 @@ from executor.errors import BoundaryError, ModelError
 
 Tensors = tuple[Tensor, ...]
 """What crosses a cut: a stage that gives one tensor gives a tuple of one."""
+
+Batch = tuple[Tensors | Tensor, Tensor]
+"""Inputs and targets of a whole mini-batch, samples first; every rank is given the same."""
 
 
 class Spec(NamedTuple):

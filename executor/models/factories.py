@@ -32,8 +32,7 @@ from torch import nn
 
 from executor.errors import ConfigurationError, ModelError
 from executor.models.loss import Loss, cross_entropy, samples
-from executor.running.batches import Batch
-from executor.values import Tensors, as_tensors
+from executor.values import Batch, Tensors, as_tensors
 
 _NAME = re.compile(r"(?P<where>.+\.py|[^\W\d]\w*(?:\.[^\W\d]\w*)*):(?P<function>[^\W\d]\w*)")
 _SHOWN = 200

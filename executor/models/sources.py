@@ -9,7 +9,7 @@ from torch import nn
 from executor.errors import ConfigurationError
 from executor.models.factories import FactoryModel, is_factory
 from executor.models.loss import Loss
-from executor.running.batches import Batch
+from executor.values import Batch
 from profiles import library
 from profiles.document import Attention, Precision
 from profiles.model import ModelDescription

@@ -11,6 +11,7 @@ from torch import nn
 from executor.errors import ConfigurationError
 from executor.models.loss import Loss
 from executor.running.layout import Layout, RankOrder, cut_layers
+from executor.running.programs import lowered
 from executor.running.sharing import refuse_unsaid
 from executor.stages.stage import Stage
 from executor.stages.versioning import VersionedStage, weights_of
@@ -24,10 +25,8 @@ from executor.weights.steps import OptimizerFactory
 from executor.weights.synchronization import Synchronizer
 from tuner.configuration import Configuration
 from tuner.schedules.generators import find_recipe, program_of
-from tuner.schedules.lowering import Lowering, lower
-from tuner.schedules.ordering import in_common_order
 from tuner.schedules.program import Program
-from tuner.schedules.updates import Synchronization, SyncPolicy
+from tuner.schedules.updates import SyncPolicy
 
 Place = tuple[int, int]
 """(pipe, stage)"""
@@ -122,14 +121,14 @@ class Assembly:
     def make_program(self, iterations: int = 1) -> Program:
         """The lowered program of this configuration; raises ScheduleError where it cannot run that way."""
         settings = self.settings
-        synchronization = Synchronization(
+        return lowered(
+            program_of(self.configuration, iterations=iterations),
             policy=settings.sync_policy,
             buckets=settings.buckets,
             sharded=settings.optimizer_sharding == "replicas",
             tied=groups_of(self._tied),
+            ordered=self.backend == "nccl",
         )
-        program = lower(program_of(self.configuration, iterations=iterations), Lowering(synchronization))
-        return in_common_order(program) if self.backend == "nccl" else program
 
     def close(self) -> None:
         """Let go of the process groups, when all processes have come here."""

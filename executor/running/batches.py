@@ -7,12 +7,9 @@ import torch
 from torch import Tensor
 
 from executor.errors import ConfigurationError
-from executor.running.works import Passage, Target
-from executor.values import Spec, Tensors, as_tensors, specs_of
+from executor.values import Batch, Spec, Tensors, as_tensors, specs_of
+from executor.works import Passage, Target
 from tuner.schedules.program import Op
-
-Batch = tuple[Tensors | Tensor, Tensor]
-"""Inputs and targets of a whole mini-batch, samples first; every rank is given the same."""
 
 
 class Batches:

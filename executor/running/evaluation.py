@@ -10,12 +10,12 @@ from executor.errors import ExecutorError
 from executor.running.assembly import Assembly
 from executor.running.batches import Batches
 from executor.running.tracks import Track, Tracks
-from executor.running.works import Passage, Target
 from executor.stages.seeding import kept_random_state
 from executor.stages.stage import Stage
 from executor.values import Spec, Tensors, as_tensors
 from executor.weights.collecting import collect
 from executor.weights.updating import Updater
+from executor.works import Passage, Target
 from tuner.schedules.forward_only import forward_only
 from tuner.schedules.ordering import in_common_order
 

@@ -8,12 +8,11 @@ from torch import Tensor, nn
 from executor.errors import CheckpointError
 from executor.models.loss import Loss
 from executor.running.assembly import Assembly, Settings
-from executor.running.batches import Batch
 from executor.running.checking import Check, compare
 from executor.running.evaluation import Evaluation
 from executor.running.reference import Learnt
 from executor.running.training import Training
-from executor.values import Tensors
+from executor.values import Batch, Tensors
 from executor.weights import checkpoint
 from executor.weights.collecting import collect_objects
 from executor.weights.replicas import full_state

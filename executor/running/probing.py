@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 import torch.distributed as dist
 
 from executor.errors import ModelError
-from executor.running.works import Work
 from executor.transport import Key, receive_header, send_header
 from executor.values import Spec, gradient_specs
+from executor.works import Work
 from tuner.schedules.program import Program
 
 Specs = tuple[Spec, ...]

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from executor.models.loss import Loss
-from executor.running.batches import Batch
 from executor.stages.seeding import seed_layer
-from executor.values import Tensors, as_tensors
+from executor.values import Batch, Tensors, as_tensors
 
 
 @dataclass

@@ -6,9 +6,9 @@ from typing import NamedTuple, Protocol
 
 from executor.errors import ConfigurationError
 from executor.running.releases import release_points
-from executor.running.works import Passage, Target, Work
 from executor.transport import Transport
 from executor.values import Tensors
+from executor.works import Passage, Target, Work
 from tuner.schedules.messages import Message, input_of, message_of, output_of
 from tuner.schedules.program import RECEIVES, SENDS, Kind, Op, Program
 

@@ -8,8 +8,8 @@ from executor.running.batches import Batches
 from executor.running.probing import Specs, message_specs, probe_cuts
 from executor.running.recording import Recording, count_events
 from executor.running.runtime import Recorder, Runtime, Updates
-from executor.running.works import Work
 from executor.transport import Transport, make_transport
+from executor.works import Work
 from tuner.schedules.program import Kind, Program
 
 _MOST_SHAPES = 16

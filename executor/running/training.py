@@ -7,10 +7,11 @@ import torch.distributed as dist
 
 from executor.errors import ConfigurationError
 from executor.running.assembly import Assembly, Place
-from executor.running.batches import Batch, Batches
+from executor.running.batches import Batches
 from executor.running.runtime import Recorder
 from executor.running.tracks import Track, Tracks
 from executor.stages.seeding import kept_random_state
+from executor.values import Batch
 from executor.weights.holdings import RankWeights
 from executor.weights.updating import Updater
 from tuner.schedules.program import Columns, Kind, Op, Program

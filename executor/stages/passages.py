@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from executor.errors import BoundaryError, ExecutorError
-from executor.running.works import Passage
 from executor.stages.segments import Gradients, SegmentPass
 from executor.values import Tensors
+from executor.works import Passage
 
 
 @dataclass

@@ -14,12 +14,12 @@ from torch.func import functional_call
 
 from executor.errors import ModelError
 from executor.models.loss import Loss
-from executor.running.works import Passage
 from executor.stages.buffers import ChangingBuffers
 from executor.stages.seeding import seed_layer
 from executor.stages.split_backward import SplitBackward
 from executor.stages.versions import Version, Weights
 from executor.values import Tensors, as_tensors
+from executor.works import Passage
 
 Gradients = Sequence[Tensor | None]
 """One for each output or input; None where it has no gradient."""

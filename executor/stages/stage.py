@@ -9,7 +9,6 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from executor.errors import BoundaryError, ExecutorError, ModelError
 from executor.models.loss import Loss
-from executor.running.works import Passage, Target
 from executor.stages import halving
 from executor.stages.buffers import all_copies
 from executor.stages.passages import LivePassages, Part
@@ -17,6 +16,7 @@ from executor.stages.seeding import uses_cuda
 from executor.stages.segments import Draw, Gradients, Segment, SegmentPass, drop, refuse
 from executor.stages.versions import NewestWeights, Weights
 from executor.values import Spec, Tensors, specs_of
+from executor.works import Passage, Target
 
 Recompute = Literal["none", "stage", "layer"]
 

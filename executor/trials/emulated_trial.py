@@ -15,7 +15,6 @@ from executor.running.layout import Layout
 from executor.running.probing import message_specs
 from executor.running.recording import Recording, count_events
 from executor.running.runtime import Runtime
-from executor.running.works import Passage, Target
 from executor.transport import Transport, make_transport
 from executor.trials.emulation import EmulatedUpdates, EmulatedWork, sharpen_sleep
 from executor.trials.iterations import RankIterations, time_iterations
@@ -24,6 +23,7 @@ from executor.trials.trial_request import read_trial
 from executor.trials.watched import WatchedRecording, event_operations
 from executor.values import Tensors
 from executor.weights.groups import ParameterGroups
+from executor.works import Passage, Target
 from tuner.schedules.program import Kind, Op
 
 Place = tuple[int, int]

@@ -15,9 +15,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from executor.running.works import Passage, Target
 from executor.values import Spec, Tensors
 from executor.weights.groups import ParameterGroups
+from executor.works import Passage, Target
 from tuner.emulation import Emulation
 from tuner.schedules.program import Op
 

@@ -14,7 +14,6 @@ from torch import nn
 from executor.launchers.rank_process import Rank
 from executor.models.sources import Model, open_model
 from executor.running.assembly import Assembly, Settings
-from executor.running.batches import Batch
 from executor.running.checking import compare, worst
 from executor.running.layout import Layout, cut_layers
 from executor.running.recording import Recording, count_events
@@ -25,6 +24,7 @@ from executor.trials.prepared_trial import PreparedTrial, prepare
 from executor.trials.resolution import refuse_other_ties
 from executor.trials.trial_request import TrialRequest, read_trial
 from executor.trials.watched import WatchedRecording, event_operations
+from executor.values import Batch
 
 CHECKED_STEPS = 2
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from executor.errors import ConfigurationError
+from executor.running.programs import lowered
 from executor.trials.trial_request import TrialRequest
+from executor.weights.updates_at_once import refuse_asynchronous
 from tuner.configuration import Configuration
 from tuner.operation_costs import OperationCosts
 from tuner.schedules.dry_run import dry_run
 from tuner.schedules.generators import find_recipe, program_of
-from tuner.schedules.lowering import Lowering, lower
-from tuner.schedules.ordering import in_common_order
 from tuner.schedules.program import Program
-from tuner.schedules.updates import Synchronization
 from tuner.schedules.validation import validate
 
 
@@ -59,7 +58,16 @@ def prepare(request: TrialRequest) -> PreparedTrial:
     iterations = 1 if recipe.synchronous else request.warm_up + request.iterations
     generated = program_of(configuration, iterations=iterations)
     validate(generated)
-    program = _lowered(request, generated)
+    ordered = request.device == "cuda"
+    program = lowered(
+        generated,
+        policy=request.sync_policy,
+        buckets=request.buckets,
+        sharded=request.optimizer_sharding == "replicas",
+        tied=request.tied,
+        ordered=ordered,
+    )
+    dry_run(program, "ordered" if ordered else "rendezvous")
     return PreparedTrial(request, configuration, program)
 
 
@@ -76,39 +84,6 @@ def configuration_of(request: TrialRequest) -> Configuration:
         pipe_pairs=request.pipe_pairs,
         chunks=request.chunks or find_recipe(request.schedule).chunks,
     )
-
-
-def _lowered(request: TrialRequest, generated: Program) -> Program:
-    """With messages and collectives, and run dry under the rules of its transport."""
-    synchronization = Synchronization(
-        policy=request.sync_policy,
-        buckets=request.buckets,
-        sharded=request.optimizer_sharding == "replicas",
-        tied=request.tied,
-    )
-    program, ordered = lower(generated, Lowering(synchronization)), request.device == "cuda"
-    if ordered:
-        program = in_common_order(program)
-    dry_run(program, "ordered" if ordered else "rendezvous")
-    return program
-
-
-def refuse_asynchronous(
-    scheme: str, *, float16: bool, tied: int, sharded: bool, max_norm: float | None = None
-) -> None:
-    """Raises ConfigurationError for what needs the updates of all stages at once."""
-    asked = {
-        f"gradient clipping (max_norm {max_norm})": max_norm is not None,
-        "float16 with its loss scale": float16,
-        f"{tied} group{'s' * (tied != 1)} of tied parameters": tied > 0,
-        "a sharded optimizer": sharded,
-    }
-    for what, is_asked in asked.items():
-        if is_asked:
-            raise ConfigurationError(
-                f"{scheme} updates its stages at different times, and {what} would need all of them at once: "
-                "leave it out, or choose a synchronous schedule"
-            )
 
 
 def _refuse_chunks(request: TrialRequest) -> None:

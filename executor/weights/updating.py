@@ -11,11 +11,11 @@ from math import inf, isfinite, sqrt
 import torch
 import torch.distributed as dist
 
-from executor.trials.prepared_trial import refuse_asynchronous
 from executor.weights.groups import ParameterGroups
 from executor.weights.holdings import RankWeights
 from executor.weights.precision import LossScale
 from executor.weights.synchronization import Synchronizer
+from executor.weights.updates_at_once import refuse_asynchronous
 from tuner.schedules.program import Op, Program
 
 Place = tuple[int, int]

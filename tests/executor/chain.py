@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from executor.models.loss import Loss, mean_squared_error
-from executor.running.works import Passage, Target
 from executor.stages.stage import Stage
 from executor.values import Tensors, specs_of
+from executor.works import Passage, Target
 
 Layers = list[nn.Module]
 

@@ -6,8 +6,8 @@ from torch import nn
 
 from executor.errors import ModelError
 from executor.models.loss import Loss, cross_entropy, mean_squared_error, samples
-from executor.running.works import Passage, Target
 from executor.stages.stage import Stage
+from executor.works import Passage, Target
 from tests.executor.chain import Chain, Layers, assert_same_gradients
 
 

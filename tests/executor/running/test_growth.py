@@ -12,8 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from executor.models.loss import mean_squared_error
-from executor.running.batches import Batch
 from executor.running.pipeline import Pipeline
+from executor.values import Batch
 from tests.executor.processes import Ranks
 from tests.executor.running.layouts import adam, layout
 from tuner.schedules.generators import program_of

@@ -6,10 +6,10 @@ from torch import nn
 
 from executor.errors import ConfigurationError
 from executor.models.loss import mean_squared_error
-from executor.running.works import Passage, Target
 from executor.stages.pipemare import PipeMareRule, PipeMareWeights
 from executor.stages.stage import Stage
 from executor.values import Tensors
+from executor.works import Passage, Target
 from tests.executor.chain import samples, tanh_layers
 
 

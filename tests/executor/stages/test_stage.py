@@ -5,9 +5,9 @@ import torch
 from torch import Tensor, nn
 
 from executor.errors import BoundaryError, ExecutorError, ModelError
-from executor.running.works import Passage, Target
 from executor.stages.stage import Recompute, Stage
 from executor.values import Spec
+from executor.works import Passage, Target
 from tests.executor.chain import Chain, assert_same_gradients, reference, samples, tanh_layers
 
 RECOMPUTE: tuple[Recompute, ...] = ("none", "stage", "layer")

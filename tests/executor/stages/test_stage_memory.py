@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from executor.running.works import Passage, Target
 from executor.stages.stage import Recompute, Stage
+from executor.works import Passage, Target
 from tests.executor.chain import Chain, assert_same_gradients, reference, samples, tanh_layers
 
 RECOMPUTE: tuple[Recompute, ...] = ("none", "stage", "layer")

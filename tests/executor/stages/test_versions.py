@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from executor.errors import ExecutorError
 from executor.models.loss import mean_squared_error
-from executor.running.works import Passage, Target
 from executor.stages.stage import Recompute, Stage
 from executor.stages.versions import StashedWeights
 from executor.values import Tensors
+from executor.works import Passage, Target
 from tests.executor.chain import Layers, samples, tanh_layers
 
 ROOT = Path(__file__).parents[3]

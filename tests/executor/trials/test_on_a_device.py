@@ -5,11 +5,11 @@ import torch
 from torch import nn
 
 from executor.launchers.outcome import Status
-from executor.running.works import Passage
 from executor.stages.stage import Stage
 from executor.trials.resolution import resolve
 from executor.trials.trial import Trial, run_trial
 from executor.trials.trial_request import read_trial
+from executor.works import Passage
 
 pytestmark = pytest.mark.gpu
 
