@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from cli.explanation import KINDS, explain_plan, layout, memory_parts, provenance
 from cli.quantities import count, gigabytes, percent, seconds, table
-from tuner.exports.megatron import runs
+from tuner.exports.frameworks import FRAMEWORKS
 from tuner.plan import Candidate, Chosen, ClusterNote, Plan, Rejected, SmallestChange, WhyNot
 
 SHOWN_CANDIDATES = 10
@@ -13,8 +13,8 @@ SHOWN_REASONS = 3
 _NOTHING_S = 1e-9
 
 
-def describe(plan: Plan, search_s: float, *, explain: bool = False) -> Iterator[str]:
-    """Lines for a terminal."""
+def describe(plan: Plan, search_s: float | None, *, explain: bool = False) -> Iterator[str]:
+    """Lines for a terminal; `search_s` is None where somebody else searched."""
     yield _question(plan)
     yield ""
     if plan.chosen is None:
@@ -31,7 +31,7 @@ def describe(plan: Plan, search_s: float, *, explain: bool = False) -> Iterator[
     yield ""
     yield provenance(plan)
     yield (
-        f"Searched in {seconds(search_s)}: "
+        f"Searched{'' if search_s is None else f' in {seconds(search_s)}'}: "
         f"{plan.candidates_considered:,} fit, {len(plan.rejected):,} were rejected."
     )
     yield _next(plan)
@@ -215,9 +215,9 @@ def _next(plan: Plan) -> str:
         if _lacks_memory(plan):
             return f"Next: {change}try --optimizer-sharding replicas, --recompute auto or more devices."
         return f"Next: {change}let --schedules, --width, --depth and --runs-on be chosen."
-    if runs(plan.chosen):
-        return "Next: add --export megatron (or env, json) for launch flags, --explain for the reasons."
+    if FRAMEWORKS["megatron"].runs(plan.chosen):
+        return "Next: add --export megatron (or torchtitan, slurm) for launch flags, --explain for reasons."
     return (
-        "Next: add --export env (or json) for a launch script, --runs-on megatron for what Megatron-LM runs, "
-        "--explain for the reasons."
+        "Next: add --export slurm (or torchrun, env, ...) for a launch script, --runs-on megatron for what "
+        "Megatron-LM runs, --explain for the reasons."
     )

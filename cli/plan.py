@@ -101,6 +101,7 @@ def _answer(
 def _export(answer: Plan, format: str) -> dict[str, str] | None:
     """The export with its media type; None, and why on stderr, when nothing was chosen."""
     from tuner.exports import export
+    from tuner.exports.frameworks import substitution
 
     if answer.chosen is None:
         from cli.answer import describe_failure
@@ -108,6 +109,9 @@ def _export(answer: Plan, format: str) -> dict[str, str] | None:
         click.echo("\n".join(describe_failure(answer)), err=True)
         return None
     text, media_type = export(answer, format)
+    said = substitution(answer, format)
+    if said:
+        click.echo(said, err=True)
     return {"format": format, "media_type": media_type, "text": text}
 
 

@@ -217,6 +217,8 @@ class Plan(PlanPart):
     """The best candidate of the exhaustive search, None when it is the chosen one."""
     target_cost: float | None
     """What `runs_on` costs: throughput of the best over all targets over the chosen one's, minus 1."""
+    best_by_framework: dict[str, Candidate] = {}
+    """The best candidate that a framework runs, by the same search, for each that cannot run the choice."""
     idle_devices: int
     why: WhyNot | None
     provenance: ProvenanceNote

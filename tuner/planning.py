@@ -6,8 +6,9 @@ from tuner.answer import Narrator, layout_map
 from tuner.choice import Found
 from tuner.error_bars import ErrorBars, calibrated_inputs, find_set
 from tuner.evaluation import Evaluator
+from tuner.exports.frameworks import FRAMEWORKS
 from tuner.inputs import Library, PlanInputs, gather
-from tuner.plan import ClusterNote, ModelNote, Plan, ProvenanceNote
+from tuner.plan import Candidate, Chosen, ClusterNote, ModelNote, Plan, ProvenanceNote
 from tuner.ranking import Ranked, Ranking
 from tuner.remedy import smallest_change
 from tuner.request import PlanRequest
@@ -58,6 +59,7 @@ def answer(
         greedy_regret=lost,
         greedy_best=narrator.candidate(best[0]) if lost else None,
         target_cost=_target_cost(search, ranking, fitting),
+        best_by_framework=_elsewhere(chosen, fitting, ranking, narrator),
         idle_devices=request.devices - (chosen.width * chosen.depth if chosen else 0),
         why=Explanation(constraints, everything, ranking, narrator).of(chosen) if constraints else None,
         provenance=_provenance(inputs, evaluator, found, profile=profile, calibration=calibration),
@@ -86,6 +88,20 @@ def _target_cost(search: Search, ranking: Ranking, fitting: tuple[Ranked, ...]) 
         return None
     anywhere = search.exhaustive if search.request.search == "exhaustive" else search.greedy
     return _lost(fitting[:1], ranking.rank(anywhere(any_target=True).fitting)[:1])
+
+
+def _elsewhere(
+    chosen: Chosen | None, fitting: tuple[Ranked, ...], ranking: Ranking, narrator: Narrator
+) -> dict[str, Candidate]:
+    """What each framework that cannot run the choice would be given; nothing where it can run nothing."""
+    found = {}
+    for name, framework in FRAMEWORKS.items():
+        if chosen is None or framework.runs(chosen):
+            continue
+        first = next((ranked for ranked in fitting if framework.runs(ranked.choice.configuration)), None)
+        if first is not None:
+            found[name] = narrator.candidate(ranking.settle(first))
+    return found
 
 
 def _echo(request: PlanRequest) -> dict[str, object]:

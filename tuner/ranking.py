@@ -2,7 +2,7 @@
 
 from bisect import insort
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tuner.choice import Choice
@@ -92,6 +92,12 @@ class Ranking:
             evaluated, index = ranked.choice.evaluated, ranked.choice.index
             self._apart[key] = self._rehearsal.take_apart(ranked.simulated, evaluated, index)
         return Ranked(ranked.choice, self._apart[key])
+
+    def settle(self, ranked: Ranked) -> Ranked:
+        """The same, simulated unless its program is too long for that."""
+        if ranked.simulated is not None or _operations(ranked.choice) > _TOO_LONG:
+            return ranked
+        return replace(ranked, simulated=self.judge(ranked.choice).simulated)
 
     def judge(self, choice: Choice) -> Ranked:
         """One configuration, simulated."""

@@ -12,7 +12,16 @@ from tuner.exports import export
 from tuner.exports.errors import ExportError
 from tuner.plan import Plan
 
-EXPORT_NAMES = {"megatron": "Megatron-LM", "env": "Environment", "json": "JSON"}
+EXPORT_NAMES = {
+    "megatron": "Megatron-LM",
+    "torchtitan": "torchtitan",
+    "deepspeed": "DeepSpeed",
+    "torchrun": "torchrun",
+    "slurm": "Slurm",
+    "ray": "Ray",
+    "env": "Environment",
+    "json": "JSON",
+}
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,15 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from tuner.exports.deepspeed import write_deepspeed
 from tuner.exports.environment import write_environment
 from tuner.exports.errors import NothingChosenError, UnknownFormatError
 from tuner.exports.megatron import write_megatron
 from tuner.exports.neutral import write_neutral
+from tuner.exports.ray import write_ray
+from tuner.exports.slurm import write_slurm
+from tuner.exports.torchrun import write_torchrun
+from tuner.exports.torchtitan import write_torchtitan
 from tuner.plan import Chosen, Plan
 
 
@@ -19,6 +24,11 @@ class Exporter(NamedTuple):
 
 EXPORTERS = {
     "megatron": Exporter(write_megatron, "text/plain"),
+    "torchtitan": Exporter(write_torchtitan, "text/plain"),
+    "deepspeed": Exporter(write_deepspeed, "application/json"),
+    "torchrun": Exporter(write_torchrun, "text/plain"),
+    "slurm": Exporter(write_slurm, "text/plain"),
+    "ray": Exporter(write_ray, "text/plain"),
     "env": Exporter(write_environment, "text/plain"),
     "json": Exporter(write_neutral, "application/json"),
 }

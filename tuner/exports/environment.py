@@ -3,12 +3,8 @@
 A Slurm TaskProlog applies such lines as they stand and removes no quotes, so values are plain words.
 """
 
-import re
-
-from tuner.exports.errors import NotExpressibleError
+from tuner.exports.words import require_plain
 from tuner.plan import Chosen, Plan
-
-_PLAIN = re.compile(r"[A-Za-z0-9_.,-]+")
 
 
 def write_environment(plan: Plan, chosen: Chosen) -> str:
@@ -31,11 +27,6 @@ def write_environment(plan: Plan, chosen: Chosen) -> str:
         "PRECISION": plan.model.precision,
         "OPTIMIZER_SHARDING": plan.request["optimizer_sharding"],
     }
-    return "".join(f"export CHIMERA_{name}={_plain(name, value)}\n" for name, value in values.items())
-
-
-def _plain(name: str, value: object) -> str:
-    text = str(value)
-    if not _PLAIN.fullmatch(text):
-        raise NotExpressibleError(f"{name.lower()} {text[:60]!r} is not a plain word; use the json export")
-    return text
+    return "".join(
+        f"export CHIMERA_{name}={require_plain(name.lower(), str(value))}\n" for name, value in values.items()
+    )

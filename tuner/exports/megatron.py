@@ -1,18 +1,15 @@
 """Which flags make Megatron-LM run the choice?
 
-Flags of Megatron Core 0.17 (April 2026): docs.nvidia.com/megatron-core and `megatron/training/arguments.py`.
+Flags of Megatron Core 0.19.2 (September 2026): docs.nvidia.com/megatron-core and, of its wheel,
+`megatron/training/arguments.py`.
 """
 
 import shlex
 from collections.abc import Iterator
 
 from tuner.exports.errors import NotExpressibleError
+from tuner.exports.frameworks import preface, runnable
 from tuner.plan import Candidate, Chosen, Plan
-
-VERSION = "Megatron Core 0.17, April 2026"
-
-SCHEDULES = ("dapple", "interleaved")
-"""What Megatron-LM runs: 1F1B with a flush, and with virtual stages interleaved 1F1B."""
 
 _OPTIMIZERS: dict[str, tuple[str, ...]] = {
     "sgd": ("--optimizer sgd", "--sgd-momentum 0.0"),
@@ -25,15 +22,9 @@ _OPTIMIZERS: dict[str, tuple[str, ...]] = {
 
 def write_megatron(plan: Plan, chosen: Chosen) -> str:
     """One flag a line under comments; falls back on the best candidate that runs, and says what it costs."""
-    candidate = chosen if runs(chosen) else _fallback(plan, chosen)
-    # A name may hold line breaks, and a comment must not end early.
-    lines = [f"# {' '.join(sentence.split())}" for sentence in _comments(plan, candidate)]
+    candidate = runnable(plan, chosen, "megatron")
+    lines = [f"# {sentence}" for sentence in (*preface(plan, candidate, "megatron"), _start(candidate))]
     return "\n".join([*lines, *_flags(plan, candidate)]) + "\n"
-
-
-def runs(candidate: Candidate) -> bool:
-    """Whether Megatron-LM has the candidate's schedule; without a pipeline (D=1) there is none to have."""
-    return candidate.schedule in SCHEDULES or (candidate.depth == 1 and candidate.pipe_pairs == 1)
 
 
 def layout(stage_layers: tuple[int, ...]) -> str:
@@ -45,39 +36,11 @@ def layout(stage_layers: tuple[int, ...]) -> str:
     return "|".join(["E" + stages[0], *stages[1:]]) + "L"
 
 
-def _fallback(plan: Plan, chosen: Chosen) -> Candidate:
-    for candidate in plan.candidates:
-        if runs(candidate):
-            return candidate
-    raise NotExpressibleError(
-        f"Megatron-LM cannot run the chosen schedule {chosen.schedule}, nor any of the "
-        f"{len(plan.candidates):,} candidates listed; plan with runs_on=megatron (--runs-on megatron), which "
-        f"considers only what it runs: {', '.join(SCHEDULES)}"
-    )
-
-
-def _comments(plan: Plan, candidate: Candidate) -> Iterator[str]:
-    world = candidate.width * candidate.depth
-    yield (
-        f"{plan.model.name} on {world:,} x {plan.cluster.accelerator}: "
-        f"add these to your model's flags ({VERSION})."
-    )
-    if plan.chosen and candidate is not plan.chosen:
-        yield _substitution(plan.chosen, candidate)
-    idle = plan.cluster.devices - world
-    yield (
-        f"Start {world:,} ranks{f' ({idle:,} of the devices stay idle)' if idle else ''}: the data-parallel "
-        f"size {candidate.width} follows from the world size, the {candidate.micro_batches} micro-batches "
-        f"follow from the batch sizes."
-    )
-
-
-def _substitution(chosen: Chosen, candidate: Candidate) -> str:
-    best, here = (each.predicted.throughput_samples_per_s for each in (chosen, candidate))
+def _start(candidate: Candidate) -> str:
     return (
-        f"The plan's choice, {chosen.schedule} with W={chosen.width} and D={chosen.depth}, cannot run here. "
-        f"This is the best candidate that can: {candidate.schedule}, {here:,.1f} samples/s instead of "
-        f"{best:,.1f} ({1 - here / best:.1%} less)."
+        f"Add these to your model's flags and start {candidate.width * candidate.depth:,} ranks: the "
+        f"data-parallel size {candidate.width} follows from the world size, the {candidate.micro_batches} "
+        f"micro-batches follow from the batch sizes."
     )
 
 

@@ -115,7 +115,7 @@ def test_megatron_gets_the_best_candidate_it_can_run_and_hears_the_cost() -> Non
     )
     text = export(make_plan(chosen, make_candidate(schedule="gpipe"), slower), "megatron")[0]
     assert read_flags(text)["--pipeline-model-parallel-size"] == "8"
-    assert "chimera with W=2 and D=4, cannot run here" in text
+    assert "chimera with W=2 and D=4, cannot run on Megatron-LM" in text
     assert "20.0% less" in text
 
 
@@ -131,10 +131,12 @@ def test_megatron_needs_no_schedule_without_a_pipeline() -> None:
     assert read_flags(export(make_plan(chosen), "megatron")[0])["--pipeline-model-parallel-size"] == "1"
 
 
-def test_a_model_name_cannot_add_flags() -> None:
+@pytest.mark.parametrize("format", ["megatron", "torchtitan", "torchrun", "slurm", "ray"])
+def test_a_model_name_cannot_add_lines(format: str) -> None:
     """The name stands in a comment and stays there, line breaks or not."""
     plan = make_plan(make_candidate(), model={"name": "x\n--load /etc\r--save /etc\u2028--rm"})
-    assert not read_flags(export(plan, "megatron")[0]).keys() & {"--load", "--save", "--rm"}
+    lines = export(plan, format)[0].splitlines()
+    assert [line[:2] for line in lines if "--rm" in line] == ["# "]
 
 
 def test_environment_lines_are_what_a_shell_and_a_slurm_prolog_read() -> None:
@@ -147,11 +149,12 @@ def test_environment_lines_are_what_a_shell_and_a_slurm_prolog_read() -> None:
     assert shown == "2 4 64 4,4,4,4\n"
 
 
-@pytest.mark.parametrize("schedule", ["$(reboot)", "a b", "x;y", "`id`", "a\nexport PATH=", ""])
-def test_environment_refuses_what_a_shell_would_read_as_more_than_a_word(schedule: str) -> None:
+@pytest.mark.parametrize("format", ["env", "torchrun", "slurm", "ray"])
+@pytest.mark.parametrize("schedule", ["$(reboot)", "a b", "x;y", "`id`", "a\nexport PATH=", "'", ""])
+def test_a_shell_never_reads_more_than_a_word(schedule: str, format: str) -> None:
     """Nothing in a plan can run as a command."""
     with pytest.raises(NotExpressibleError):
-        export(make_plan(make_candidate(schedule=schedule)), "env")
+        export(make_plan(make_candidate(schedule=schedule)), format)
 
 
 def test_json_holds_the_choice_without_the_alternatives() -> None:
@@ -173,7 +176,9 @@ def test_nothing_is_exported_when_nothing_fits(name: str) -> None:
 
 def test_an_unknown_format_names_the_known_ones() -> None:
     """The error lists what can be asked for."""
-    with pytest.raises(UnknownFormatError, match="megatron, env, json"):
+    with pytest.raises(
+        UnknownFormatError, match="megatron, torchtitan, deepspeed, torchrun, slurm, ray, env, json"
+    ):
         export(make_plan(make_candidate()), "yaml")
     assert issubclass(UnknownFormatError, ExportError)
 
