@@ -57,6 +57,8 @@ class CostModel:
     ) -> IterationTimes:
         """Equation 1 at every micro-batch size."""
         backward = stages.backward_s + stages.recomputed_forward_s[recompute]
+        if scheme.splits_backward:
+            backward = backward + stages.split_s
         path = scheme.critical_path(case)
         work, mean_work, fill = _compute(scheme, case, path, forward_s=stages.forward_s, backward_s=backward)
         return IterationTimes(

@@ -21,6 +21,7 @@ def enacted_costs(
         forward_s=stages.forward_s[index],
         backward_s=backward + recomputed,
         weight_gradient_s=stages.weight_backward_s[index],
+        split_s=stages.split_s[index],
         recompute_s=recomputed,
         # A rank updates copies·v stages, which share what every iteration takes.
         update_s=update_s + evaluator.costs.overhead_s / (copies * scheme.chunks),

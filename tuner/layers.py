@@ -35,6 +35,8 @@ class LayerCosts:
     """Gradients that wait with the layer for its weight gradient, where the backward is split."""
     weight_backward_s: Floats
     """The part of the backward that a split one may defer."""
+    split_s: Floats
+    """What both parts of a split backward take beyond the whole one."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,7 @@ class LayerModel:
         )
         none = np.zeros(len(sizes))
         is_loss = layer.kind == "loss"
+        weight, split = self._parts(timings, backward, sizes)
         return np.stack(
             [
                 forward,
@@ -108,9 +111,22 @@ class LayerModel:
                 none if is_loss else transient,
                 cut,
                 none if is_loss else waiting,
-                backward * _weight_share(timings, sizes),
+                weight,
+                split,
             ]
         )
+
+    def _parts(self, timings: TypeTimings | None, backward: Floats, sizes: Integers) -> tuple[Floats, Floats]:
+        """The weight gradient, and what both parts take beyond `backward`; where not measured half, and 0."""
+        if timings is None or any(
+            point.input_backward_s is None or point.weight_backward_s is None for point in timings.points
+        ):
+            return backward / 2, np.zeros(len(sizes))
+        inputs, weights = (
+            np.maximum(0.0, interpolate_times(timings, field, sizes)) * self._software.compute_factor
+            for field in ("input_backward_s", "weight_backward_s")
+        )
+        return weights, inputs + weights - backward
 
     def _times(self, layer: Layer, timings: TypeTimings | None, sizes: Integers) -> tuple[Floats, Floats]:
         """Forward and backward in a run: the software's factors, and for a block the time to launch it."""
@@ -203,21 +219,6 @@ def interpolate_bytes(timings: TypeTimings, field: str, sizes: Integers, *, fall
     if any(getattr(point, field) is None for point in timings.points):
         return fallback
     return interpolate_times(timings, field, sizes)
-
-
-def _weight_share(timings: TypeTimings | None, sizes: Integers) -> Floats:
-    """Share of the weight gradient in the backward: as measured by parts, else half."""
-    if timings is None or any(
-        point.input_backward_s is None or point.weight_backward_s is None for point in timings.points
-    ):
-        return np.full(len(sizes), 0.5)
-    inputs, weights = (
-        np.maximum(0.0, interpolate_times(timings, field, sizes))
-        for field in ("input_backward_s", "weight_backward_s")
-    )
-    whole = inputs + weights
-    share: Floats = np.where(whole > 0, weights / np.where(whole > 0, whole, 1.0), 0.5)
-    return share
 
 
 def _along(known: Floats, values: Floats, sizes: Floats) -> Floats:

@@ -30,14 +30,20 @@ def _chain(program: Program, costs: OperationCosts, pipe: int) -> float:
     """Σ (F + B) over the stages of a pipe, and its messages; where B is split, Σ I and the last W."""
     kinds, ranks = program.columns.kind, program.placement[pipe]
     parts = int(program.columns.parts[np.isin(kinds, (Kind.B, Kind.I))].max(initial=1))
-    forward, backward, weight, cut_bytes = (
+    forward, backward, apart, weight, cut_bytes = (
         np.broadcast_to(values, program.placement.shape)[pipe]
-        for values in (costs.forward_s, costs.backward_s, costs.weight_gradient_s, costs.message_bytes)
+        for values in (
+            costs.forward_s,
+            costs.backward_s,
+            costs.input_gradient_s,
+            costs.weight_gradient_s,
+            costs.message_bytes,
+        )
     )
     there, back = (ranks[:-1], ranks[1:]), (ranks[1:], ranks[:-1])
     sent = cut_bytes[:-1] * costs.seconds_per_byte[there] + costs.latency_s[there]
     returned = cut_bytes[:-1] * costs.seconds_per_byte[back] / parts + costs.latency_s[back]
     chain = forward.sum() + (sent + returned)[ranks[1:] != ranks[:-1]].sum()
     if (kinds == Kind.W).any():
-        return float(chain + (backward - weight).sum() + weight[0])
+        return float(chain + apart.sum() + weight[0])
     return float(chain + backward.sum() / parts)

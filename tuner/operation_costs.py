@@ -20,7 +20,7 @@ class OperationCosts:
 
     forward_s: Floats
     backward_s: Floats
-    """The whole backward; I takes what W does not."""
+    """The whole backward; I takes what W does not, and `split_s`."""
     weight_gradient_s: Floats
     recompute_s: Floats
     update_s: Floats
@@ -32,12 +32,19 @@ class OperationCosts:
     """[source, target]"""
     message_bytes: Floats
     """Of the cut after each stage; gradients are as large."""
+    split_s: Floats | float = 0.0
+    """What I and W take together beyond B."""
     fused_factor: float = 1.0
     """Time of a fused pair over the sum of its two."""
     lanes: int | None = None
     """Collectives of one rank that run at once; None for any number."""
     slow_down: float = 0.0
     """While a collective runs on a rank, its computation takes 1 + slow_down times as long."""
+
+    @property
+    def input_gradient_s(self) -> Floats:
+        """What I takes."""
+        return self.backward_s - self.weight_gradient_s + self.split_s
 
     @classmethod
     def uniform(
@@ -85,7 +92,7 @@ def durations(compiled: Compiled, costs: OperationCosts, events: Integers | slic
     by_kind = {
         Kind.F: costs.forward_s,
         Kind.B: costs.backward_s,
-        Kind.I: costs.backward_s - costs.weight_gradient_s,
+        Kind.I: costs.input_gradient_s,
         Kind.W: costs.weight_gradient_s,
         Kind.RECOMPUTE: costs.recompute_s,
         Kind.UPDATE: costs.update_s,

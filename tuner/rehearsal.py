@@ -104,7 +104,7 @@ def _stage_times(costs: OperationCosts) -> StageTimes:
     """What a schedule that places work by simulated times must know of the costs."""
     return StageTimes(
         forward=costs.forward_s.tolist(),
-        input_gradient=(costs.backward_s - costs.weight_gradient_s).tolist(),
+        input_gradient=costs.input_gradient_s.tolist(),
         weight_gradient=costs.weight_gradient_s.tolist(),
         hop=float(costs.latency_s.max() + (costs.message_bytes.max() * costs.seconds_per_byte).max()),
     )

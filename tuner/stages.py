@@ -32,6 +32,8 @@ class StageCosts:
     backward_s: Floats
     weight_backward_s: Floats
     """The part of the backward that a split one may defer."""
+    split_s: Floats
+    """What both parts of a split backward take beyond the whole one."""
     recomputed_forward_s: dict[Recompute, Floats]
     """What each recomputation adds to the backward."""
     activation_bytes: Floats
@@ -149,7 +151,9 @@ class StageModel:
     def halved(self, stages: StageCosts, half: LayerCosts) -> StageCosts:
         """`stages` with every forward and backward run as two of half the size, whose costs are `half`."""
         times = self._times(half, self._cuts(list(stages.counts)))
-        doubled = {name: 2 * times[name] for name in ("forward_s", "backward_s", "weight_backward_s")}
+        doubled = {
+            name: 2 * times[name] for name in ("forward_s", "backward_s", "weight_backward_s", "split_s")
+        }
         recomputed = {mode: 2 * values for mode, values in times["recomputed_forward_s"].items()}
         return replace(stages, **doubled, recomputed_forward_s=recomputed)
 
@@ -160,7 +164,8 @@ class StageModel:
         return {
             "forward_s": forward + self._overhead_s,
             "backward_s": _sums(costs.backward_s, cuts) + self._overhead_s,
-            "weight_backward_s": _sums(costs.weight_backward_s, cuts),
+            "weight_backward_s": _sums(costs.weight_backward_s, cuts) + self._overhead_s,
+            "split_s": _sums(costs.split_s, cuts) + self._overhead_s,
             "recomputed_forward_s": recomputed,
         }
 

@@ -19,6 +19,7 @@ from io import FileIO, TextIOWrapper
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
+from executor.heap import keep_freed_memory
 from executor.launchers.failure import Meaning, report_of
 from executor.launchers.launch import Launch, read_launch
 from executor.launchers.peak_memory import MemoryMeter, limit_memory
@@ -42,6 +43,8 @@ class Rank:
     """Its baseline is taken; `restart()` it where the timed iterations begin."""
     device: str
     """`cpu`, or `cuda:i`, which is the current device already."""
+    has_own_device: bool = False
+    """Whether no other rank computes on this CUDA device."""
 
 
 def rank_main(launch_path: str, area_path: str) -> str:
@@ -109,27 +112,35 @@ def _work(launch_path: str, rank: int, progress: Progress, *, result: int) -> No
 
 def _run_body(launch: Launch, rank: int, progress: Progress) -> Any:
     sys.path += launch.import_path
-    device = _prepare_device(launch, rank)
+    device = _prepare_device(launch)
     memory = MemoryMeter(device)
     if launch.memory_limit_bytes is not None:
         limit_memory(launch.memory_limit_bytes, device=device)
     module, _, name = launch.body.partition(":")
     body = getattr(import_module(module), name)
-    result = body(launch.spec, Rank(rank, launch.ranks, progress, memory, device))
+    own = launch.device == "cuda" and _has_own_device(launch)
+    result = body(launch.spec, Rank(rank, launch.ranks, progress, memory, device, own))
     _leave_group(progress)
     return result
 
 
-def _prepare_device(launch: Launch, rank: int) -> str:
+def _prepare_device(launch: Launch) -> str:
     import torch
 
     if launch.device == "cuda":
-        index = rank % torch.cuda.device_count()
+        index = int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count()
         torch.cuda.set_device(index)
         return f"cuda:{index}"
     if launch.threads is not None:
         torch.set_num_threads(launch.threads)
+    keep_freed_memory()
     return launch.device
+
+
+def _has_own_device(launch: Launch) -> bool:
+    import torch
+
+    return launch.apart or torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"])
 
 
 def _leave_group(progress: Progress) -> None:

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from executor.errors import ConfigurationError
+from executor.heap import keep_freed_memory
 from executor.measuring.environment import accelerator_of, describe_environment, free_bytes
 from executor.measuring.factory_description import describe_layers
 from executor.measuring.measure import LossLayer, MeasuredPoint, measure_layer, measure_update
@@ -66,6 +67,8 @@ def take_profile(
     ConfigurationError if not even the smallest fits.
     """
     device = torch.device(plan.device)
+    if device.type == "cpu":
+        keep_freed_memory()  # as ranks do
     with computing_threads(plan.threads):
         types = (
             [layer.type for layer in description.layers]

@@ -51,6 +51,7 @@ def stage_costs(count: int, seed: int, *, losses: bool = True) -> StageCosts:
         forward_s=nothing,
         backward_s=nothing,
         weight_backward_s=nothing,
+        split_s=nothing,
         recomputed_forward_s={},
         activation_bytes=kept,
         block_activation_bytes=kept,

@@ -7,14 +7,13 @@ import pytest
 
 from profiles import library
 from profiles.errors import MalformedDocumentError
-from profiles.timings import Profile, TypeTimings
+from profiles.timings import Profile
 from tests.tuner.factories import make_plan
 from tuner.configuration import Configuration
 from tuner.enactment import expect
 from tuner.errors import RequestError
 from tuner.evaluation import Evaluator, Variant
 from tuner.inputs import gather
-from tuner.layers import _weight_share
 from tuner.plan import Plan
 from tuner.request import read_request
 from tuner.schedules import find_scheme
@@ -69,30 +68,27 @@ def notes(taken: Profile, **options: Any) -> list[str]:
     return list(planned(taken, **options).provenance.notes)
 
 
-def test_the_measured_split_of_the_backward_is_used() -> None:
-    """Shares of the measured parts, interpolated; half where a point lacks one."""
-    split = [
-        point(1, input_backward_s=0.06, weight_backward_s=0.02),
-        point(2, input_backward_s=0.06, weight_backward_s=0.06),
-    ]
-    timings = TypeTimings.model_validate({"type": "block", "provenance": "measured", "points": tuple(split)})
-    shares = _weight_share(timings, np.array([1, 2]))
-    assert shares == pytest.approx([0.25, 0.5])
-    whole = TypeTimings.model_validate(
-        {"type": "block", "provenance": "measured", "points": (point(1), split[1])}
-    )
-    assert _weight_share(whole, np.array([1, 2])).tolist() == [0.5, 0.5]
+def zb_h1_iteration_s(*, input_backward_s: float | None, weight_backward_s: float | None) -> float:
+    """Predicted for layers whose whole backward takes 0.1 s."""
+    parts = {"input_backward_s": input_backward_s, "weight_backward_s": weight_backward_s}
+    chosen = planned(profile(point(1, **parts)), schedules=["zb_h1"], micro_batch_size=1).chosen
+    assert chosen is not None
+    return chosen.predicted.iteration_s
+
+
+def test_a_split_backward_takes_what_its_parts_were_measured_to_take() -> None:
+    """Parts longer than the whole backward make the schedule slower; half each where one is unknown."""
+    even = zb_h1_iteration_s(input_backward_s=0.05, weight_backward_s=0.05)
+    longer = zb_h1_iteration_s(input_backward_s=0.06, weight_backward_s=0.06)
+    assert longer > even * 1.05
+    assert zb_h1_iteration_s(input_backward_s=0.06, weight_backward_s=None) == pytest.approx(even)
 
 
 def test_a_split_schedule_gains_by_what_can_be_deferred() -> None:
     """ZB-H1 fills its bubble with weight gradients: nothing to defer is slower than half."""
 
     def iteration(weight_s: float) -> float:
-        parts = {"input_backward_s": 0.1 - weight_s, "weight_backward_s": weight_s}
-        taken = profile(point(1, **parts))
-        chosen = planned(taken, schedules=["zb_h1"], micro_batch_size=1).chosen
-        assert chosen is not None
-        return chosen.predicted.iteration_s
+        return zb_h1_iteration_s(input_backward_s=0.1 - weight_s, weight_backward_s=weight_s)
 
     assert iteration(0.05) < iteration(0.0) * 0.99
     assert iteration(0.05) < iteration(0.001)

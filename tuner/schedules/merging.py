@@ -66,6 +66,7 @@ def merge_costs(programs: Sequence[Program], costs: Sequence[OperationCosts]) ->
         forward_s=stacked("forward_s"),
         backward_s=stacked("backward_s"),
         weight_gradient_s=stacked("weight_gradient_s"),
+        split_s=stacked("split_s"),
         recompute_s=stacked("recompute_s"),
         update_s=stacked("update_s"),
         message_bytes=stacked("message_bytes"),
