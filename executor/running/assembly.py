@@ -8,6 +8,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from executor.compression.averaging import WeightAverage
+from executor.compression.refusal import refuse_compression
+from executor.compression.wire import Wire
 from executor.errors import ConfigurationError
 from executor.models.loss import Loss
 from executor.running.layout import Layout, RankOrder, cut_layers
@@ -23,6 +26,7 @@ from executor.weights.replicas import equalise
 from executor.weights.running_statistics import RunningStatistics
 from executor.weights.steps import OptimizerFactory
 from executor.weights.synchronization import Synchronizer
+from tuner.compression import read_compression
 from tuner.configuration import Configuration
 from tuner.schedules.generators import find_recipe, program_of
 from tuner.schedules.program import Program
@@ -37,7 +41,7 @@ Tied = Sequence[Sequence[tuple[int, str]]]
 
 @dataclass(frozen=True)
 class Settings:
-    """How a configuration is run; all of it leaves the weights of a synchronous schedule as they would be."""
+    """How a configuration is run; all but compression leaves the weights of a synchronous schedule."""
 
     partition: tuple[int, ...] | None = None
     """Layers of each stage; cut evenly unless given."""
@@ -49,6 +53,11 @@ class Settings:
     sync_policy: SyncPolicy = "eager_opt"
     buckets: int = 1
     """Collectives of each stage's gradients."""
+    compression: str = "none"
+    """Of the gradients that replicas exchange: fp16, bf16, topk, gaussiank, qsgd, a2sgd or powersgd, of which
+    some take a value, as in `topk:0.001` (docs/compression.md)."""
+    link_bytes_per_s: float | None = None
+    """Have the collectives of gradients take as long as on so slow a link; None for as long as they take."""
     clip_norm: float | None = None
     """Largest norm of the gradient of the whole model."""
     seed: int = 0
@@ -74,6 +83,8 @@ class Assembly:
         settings: Settings,
     ) -> None:
         _refuse_no_processes()
+        compression = read_compression(settings.compression)
+        refuse_compression(compression, configuration, sharding=settings.optimizer_sharding)
         self.configuration = configuration
         self.settings = settings
         self.loss = loss
@@ -106,7 +117,17 @@ class Assembly:
             sharded=settings.optimizer_sharding == "replicas",
             tied=self._tied,
         )
-        self.synchronizer = Synchronizer(self.weights, self.groups)
+        self.synchronizer = Synchronizer(
+            self.weights,
+            self.groups,
+            compression=compression,
+            wire=Wire(bytes_per_s=settings.link_bytes_per_s),
+            rank=self.number,
+            seed=settings.seed,
+        )
+        self.average = WeightAverage(
+            self.weights, self.groups, wire=self.synchronizer.wire, every=compression.average_every
+        )
         replicas = configuration.width * self.program.pipes
         self.statistics = RunningStatistics(held, groups=self.groups, replicas=replicas)
         self.versioned: dict[Place, VersionedStage] = {}

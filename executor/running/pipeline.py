@@ -15,6 +15,7 @@ from executor.running.training import Training
 from executor.values import Batch, Tensors
 from executor.weights import checkpoint
 from executor.weights.collecting import collect_objects
+from executor.weights.compression_state import gather_compression_state, load_compression_state
 from executor.weights.replicas import full_state
 from executor.weights.steps import OptimizerFactory
 from executor.weights.training_state import gather_training_state, load_training_state
@@ -64,6 +65,11 @@ class Pipeline:
         """Mini-batches seen since the beginning of training."""
         return self._training.iteration
 
+    @property
+    def sent_bytes(self) -> int:
+        """What this process has given to collectives of gradients since it began."""
+        return self._assembly.synchronizer.wire.sent_bytes
+
     def step(self, inputs: Tensor | Tensors, targets: Tensor, *, update: bool = True) -> float:
         """Train on one mini-batch [samples, ...] and give its mean loss.
 
@@ -108,6 +114,12 @@ class Pipeline:
             rank=self._assembly.number,
             loss_scale=self._training.updater.loss_scale,
         )
+        compression = gather_compression_state(
+            self._assembly.synchronizer.compressor,
+            self._assembly.weights,
+            self._assembly.groups,
+            rank=self._assembly.number,
+        )
         corrections = [stage.corrections for stage in self._assembly.versioned.values()]
         parts = [part for found in collect_objects(corrections) for part in found if part]
         deltas = {name: delta for part in parts for name, delta in part["deltas"].items()}
@@ -115,7 +127,8 @@ class Pipeline:
         problem = ""
         if self._assembly.number == 0:
             try:
-                checkpoint.save(Path(path), state | {"steps": self.steps, "pipemare": pipemare})
+                more = {"steps": self.steps, "pipemare": pipemare, "compression": compression}
+                checkpoint.save(Path(path), state | more)
             except CheckpointError as error:
                 problem = str(error)
         problem = collect_objects(problem)[0]
@@ -129,6 +142,13 @@ class Pipeline:
         """
         state = checkpoint.load(Path(path))
         load_training_state(self._assembly.weights, state, loss_scale=self._training.updater.loss_scale)
+        load_compression_state(
+            self._assembly.synchronizer.compressor,
+            self._assembly.weights,
+            self._assembly.groups,
+            rank=self._assembly.number,
+            state=state.get("compression", {}),
+        )
         self._assembly.statistics.restart()
         for stage in self._assembly.versioned.values():
             stage.load_corrections(state.get("pipemare", {}))

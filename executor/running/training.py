@@ -106,6 +106,7 @@ class Training:
             track.runtime.run(feed)
         if update:
             self.updater.finish()
+            assembly.average.after(assembly.synchronizer.compressor.steps)
         assembly.statistics.merge()
         self._accumulated = not update
         self.iteration += len(batches)

@@ -4,7 +4,13 @@ from executor.errors import ConfigurationError
 
 
 def refuse_asynchronous(
-    scheme: str, *, float16: bool, tied: int, sharded: bool, max_norm: float | None = None
+    scheme: str,
+    *,
+    float16: bool,
+    tied: int,
+    sharded: bool,
+    max_norm: float | None = None,
+    compressed: bool = False,
 ) -> None:
     """Raises ConfigurationError for what needs the updates of all stages at once."""
     asked = {
@@ -12,6 +18,7 @@ def refuse_asynchronous(
         "float16 with its loss scale": float16,
         f"{tied} group{'s' * (tied != 1)} of tied parameters": tied > 0,
         "a sharded optimizer": sharded,
+        "compression of gradients": compressed,
     }
     for what, is_asked in asked.items():
         if is_asked:

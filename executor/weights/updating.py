@@ -59,7 +59,9 @@ class Updater:
                 tied=len(weights.tied),
                 sharded=any(state.shard is not None for state in weights.groups.values()),
                 max_norm=max_norm,
+                compressed=synchronizer.compressor.compression.name != "none",
             )
+        synchronizer.loss_factor = lambda: self.loss_factor
         self._left = 0
         """UPDATEs of the round that are still to come."""
         self.factor: float | None = 1.0
@@ -80,6 +82,7 @@ class Updater:
         self._left = len(self._weights.held)
         self._synchronizer.finish()
         self.factor = self._agreed_factor()
+        self._synchronizer.settle(stepped=self.factor is not None)
 
     def update(self, op: Op) -> None:
         """The optimizer step of a stage."""

@@ -1,0 +1,1 @@
+"""Are gradients compressed as defined?"""
