@@ -17,7 +17,19 @@ from api.handlers import install
 from api.key_files import key_from_file
 from api.keys import Scope
 from api.openapi import DescribedApp
-from api.routes import answers, documents, jobs, keys, operations, pages, plans, studies, work
+from api.routes import (
+    answers,
+    calibrations,
+    documents,
+    events,
+    jobs,
+    keys,
+    operations,
+    pages,
+    plans,
+    studies,
+    work,
+)
 from api.service import Service
 from api.settings import Settings
 from api.upkeep import tidy_forever
@@ -30,7 +42,9 @@ ROUTERS = (
     plans.router,
     studies.router,
     answers.router,
+    events.router,
     *documents.routers,
+    calibrations.router,
     # Before jobs: /v1/jobs/claim is no job.
     work.router,
     jobs.router,

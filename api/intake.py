@@ -17,6 +17,7 @@ from tuner.assignments import (
     DEFAULT_ATTENTION,
     DEFAULT_PRECISION,
     ProfileJobRequest,
+    ProfileLinks,
     ProfileModel,
     ProfileModelResult,
     read_piece,
@@ -25,10 +26,17 @@ from tuner.assignments import (
 from tuner.messages import Done, Finish, JobKind
 from tuner.request import InlineModel
 
+PROCESSOR = "cpu"
+"""The data sheet of a processor: only between processes are links measured so far."""
+
 
 def read_profile_job(value: Any, *, caller: str) -> NewJob:
     """Check a parsed body of POST /v1/profile-jobs; raises RequestError, DocumentError or InvalidProblem."""
-    asked = read_piece(ProfileJobRequest, value, name="the request")
+    return profile_job(read_piece(ProfileJobRequest, value, name="the request"), caller=caller)
+
+
+def profile_job(asked: ProfileJobRequest, *, caller: str) -> NewJob:
+    """The job that measures what was asked for; raises DocumentError or InvalidProblem."""
     described = _described(asked)
     if asked.accelerator is not None:
         library.load_accelerator(asked.accelerator)
@@ -41,6 +49,21 @@ def read_profile_job(value: Any, *, caller: str) -> NewJob:
         priority=asked.priority,
         max_attempts=asked.max_attempts,
         fingerprint=_fingerprint(asked, described),
+        subject=_digest(described | {"pool": asked.pool}),
+    )
+
+
+def links_job(*, pool: str, caller: str) -> NewJob:
+    """The job that measures the link between two processes of one host."""
+    asked = ProfileLinks()
+    return NewJob(
+        kind=JobKind.PROFILE_LINKS,
+        payload=asked.model_dump(mode="json", exclude_none=True),
+        created_by=caller,
+        pool=pool,
+        devices=asked.devices,
+        accelerator=PROCESSOR,
+        fingerprint=_digest({"links": asked.devices, "accelerator": PROCESSOR, "pool": pool}),
     )
 
 
@@ -74,6 +97,10 @@ def _fingerprint(asked: ProfileJobRequest, described: dict[str, Any]) -> str:
         "accelerator": asked.accelerator,
         "pool": asked.pool,
     }
+    return _digest(question)
+
+
+def _digest(question: dict[str, Any]) -> str:
     return hashlib.sha256(canonical_json(question).encode()).hexdigest()
 
 

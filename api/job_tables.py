@@ -49,6 +49,8 @@ class JobRow(Table):
     payload: Mapped[dict[str, Any]] = mapped_column(deferred=True)
     fingerprint: Mapped[str | None] = mapped_column(String(64), index=True)
     """Equal for jobs that would answer the same; None where every job is done."""
+    subject: Mapped[str | None] = mapped_column(String(64), index=True)
+    """Equal for jobs that measure the same thing, however thoroughly."""
     attempts: Mapped[int]
     max_attempts: Mapped[int]
     worker_id: Mapped[str | None] = mapped_column(String(26), index=True)

@@ -6,8 +6,11 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, models_json_schema
 
+from api.calibrations import FitRequest
 from api.problems import ProblemDocument
-from api.schemas import KeyRequest, StudyRequest
+from api.schemas import KeyRequest
+from api.study_schemas import StudyRequest
+from profiles.calibration import Calibration
 from profiles.cluster import ClusterProfile
 from profiles.measurement import Measurements
 from profiles.timings import Profile
@@ -23,6 +26,8 @@ _BODIES = (
     ClusterProfile,
     Measurements,
     ProfileJobRequest,
+    Calibration,
+    FitRequest,
     KeyRequest,
     Claim,
     Heartbeat,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, or_, select
+from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
 from api.identifiers import new_identifier
@@ -46,6 +46,8 @@ class NewJob:
     max_attempts: int = 3
     fingerprint: str | None = None
     """Equal for jobs that would answer the same; None where every job is done."""
+    subject: str | None = None
+    """Equal for jobs that measure the same thing, however thoroughly."""
 
 
 @dataclass(frozen=True)
@@ -74,24 +76,6 @@ def enqueue(session: Session, job: NewJob, *, now: datetime) -> JobRow:
     session.flush()
     note(session, row, Event.QUEUED, now=now)
     return row
-
-
-def find_equal(session: Session, job: NewJob) -> JobRow | None:
-    """The newest job that has answered, or will answer its owner, what this one would; None for no other."""
-    if job.fingerprint is None:
-        return None
-    going_on = and_(
-        JobRow.status.in_((JobStatus.QUEUED, JobStatus.RUNNING)),
-        JobRow.created_by == job.created_by,
-        JobRow.cancel_requested_at.is_(None),
-    )
-    return session.scalar(
-        select(JobRow)
-        .where(JobRow.fingerprint == job.fingerprint, JobRow.kind == job.kind)
-        .where(or_(JobRow.status == JobStatus.DONE, going_on))
-        .order_by(JobRow.status != JobStatus.DONE, JobRow.id.desc())
-        .limit(1)
-    )
 
 
 def finish(session: Session, job_id: str, ending: Ending, *, now: datetime) -> tuple[JobRow, bool]:
@@ -151,6 +135,16 @@ def cancel_jobs_of(session: Session, study_id: str, *, now: datetime) -> None:
         select(JobRow).where(JobRow.study_id == study_id, going_on).order_by(JobRow.id).with_for_update()
     ):
         _cancel(session, row, now=now)
+
+
+def hand_over(session: Session, job_id: str, *, study_id: str) -> None:
+    """Make a job that has not ended another study's."""
+    session.execute(
+        update(JobRow)
+        .where(JobRow.id == job_id, JobRow.status.not_in(FINAL_STATUSES))
+        .values(study_id=study_id)
+        .execution_options(synchronize_session=False)
+    )
 
 
 def settle_abandoned(session: Session, *, now: datetime) -> int:

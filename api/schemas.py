@@ -6,10 +6,8 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.keys import Scope
-from api.tables import StudyStatus
 from tuner.job_documents import JobEntry, WorkerEntry
-from tuner.plan import Candidate, Plan, Rejected
-from tuner.request import PlanRequest
+from tuner.plan import Plan
 
 Item = TypeVar("Item")
 
@@ -20,64 +18,10 @@ class Message(BaseModel):
     model_config = ConfigDict(use_attribute_docstrings=True)
 
 
-class StudyRequest(PlanRequest):
-    """The options of a plan, and what the study is called."""
-
-    name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """What people call the study."""
-    refine: dict[str, Any] | None = None
-    """Real trials after the plan; refused while no worker is connected."""
-
-
 class PlanAnswer(Plan):
     """A plan, and how long the search took."""
 
     search_s: float
-
-
-class ShortAnswer(Message):
-    """What was chosen, in a few keys."""
-
-    schedule: str
-    width: int
-    depth: int
-    micro_batch_size: int
-    micro_batches: int
-    recompute: str
-    peak_memory_bytes: int
-    throughput_samples_per_s: float
-    tokens_per_s: float
-    mfu: float
-
-
-class StudyEntry(Message):
-    """A study in a list."""
-
-    id: str
-    name: str | None
-    status: StudyStatus
-    waiting_for: str | None
-    """What a study that is not final waits for, in words."""
-    model: str
-    cluster: str
-    devices: int
-    mini_batch_size: int
-    answer: ShortAnswer | None
-    """None when nothing fits, and while there is no plan."""
-    created_by: str
-    created_at: datetime
-    updated_at: datetime
-    links: dict[str, str]
-    """Addresses of the study's parts."""
-
-
-class StudyDocument(StudyEntry):
-    """A study with its request and its plan."""
-
-    request: dict[str, Any]
-    """The request as it was sent."""
-    plan: Plan | None
-    """The plan as `chimera plan --json` prints it, without `search_s`."""
 
 
 class Page(Message, Generic[Item]):
@@ -92,22 +36,6 @@ class CountedPage(Page[Item], Generic[Item]):
     """A piece of a list whose length is known."""
 
     total: int
-
-
-class CandidatePage(CountedPage[Candidate]):
-    """A piece of a plan's candidates, fastest first."""
-
-
-class RejectedPage(CountedPage[Rejected]):
-    """A piece of a plan's rejected configurations."""
-
-
-class TrialPage(CountedPage[dict[str, Any]]):
-    """A piece of a study's trials."""
-
-
-class StudyPage(Page[StudyEntry]):
-    """A piece of the list of studies, newest first."""
 
 
 class TimelineDocument(Message):

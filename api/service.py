@@ -25,7 +25,9 @@ class Service:
     database: Database
     clock: Callable[[], datetime] = now
     bell: Bell = field(default_factory=Bell)
-    """Rings when there may be a job to claim."""
+    """Rings when there may be a job to claim, or a study got on."""
+    expects_worker: bool = False
+    """Whether a worker of the default pool was started beside the service, and will ask for jobs."""
 
 
 async def current_service(request: Request) -> Service:

@@ -1,21 +1,27 @@
 """What is a study? A question that is kept together with its answer."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session, undefer
 
+from api import queue
 from api.identifiers import PATTERN, new_identifier
+from api.outcomes import tuning
 from api.paging import last_seen, page
 from api.planning import plan_document
-from api.problems import ConflictProblem, InvalidProblem, NotFoundProblem
+from api.problems import ConflictProblem, NotFoundProblem
+from api.questions import Question, name_of, question_of
+from api.study_events import move
+from api.study_trials import read_trials
+from api.submissions import Submission
 from api.tables import FINAL, Study, StudyStatus
+from api.turns import lock
+from api.waiting import waiting_for
 from tuner.plan import Plan
-from tuner.request import PlanRequest, read_request
 
-LONGEST_NAME = 200
 _ANSWER_KEYS = (
     "schedule",
     "width",
@@ -27,64 +33,69 @@ _ANSWER_KEYS = (
 )
 
 
-@dataclass(frozen=True)
-class Submission:
-    """A study as it is submitted."""
-
-    name: str | None
-    request: PlanRequest
-    document: dict[str, Any]
-    """The request as it was sent, without `name` and `refine`."""
-
-
-def read_submission(value: Any) -> Submission:
-    """Check a parsed body; raises RequestError, UnsupportedOptionError or InvalidProblem."""
-    if not isinstance(value, dict):
-        return Submission(None, read_request(value), {})
-    name = _check_name(value.get("name"))
-    if value.get("refine") is not None:
-        raise InvalidProblem(
-            "refine: trials need a worker, and no worker is connected to this service. Leave refine out to "
-            "get the answer of the model alone"
-        )
-    document = {key: entry for key, entry in value.items() if key not in {"name", "refine"}}
-    return Submission(name, read_request(document), document)
-
-
-def new_study(submission: Submission, plan: Plan, *, caller: str, now: datetime) -> Study:
-    """A study that was answered at once."""
-    return Study(
+def new_study(session: Session, submission: Submission, *, caller: str, now: datetime) -> Study:
+    """A study that nothing was done for yet."""
+    model, cluster = name_of(submission.request)
+    study = Study(
         id=new_identifier(now),
         name=submission.name,
         created_by=caller,
-        status=StudyStatus.DONE,
-        waiting_for=None,
-        model=plan.model.name,
-        cluster=plan.cluster.name,
-        devices=plan.cluster.devices,
+        status=StudyStatus.QUEUED,
+        model=model,
+        cluster=cluster,
+        devices=submission.request.devices,
         mini_batch_size=submission.request.mini_batch_size,
-        answer=_answer(plan),
         request=submission.document,
-        plan=plan_document(plan),
+        refine=submission.refine.model_dump(mode="json") if submission.refine else None,
+        due=False,
         created_at=now,
         updated_at=now,
     )
+    session.add(study)
+    session.flush()
+    move(session, study, StudyStatus.QUEUED, now=now)
+    return study
 
 
-def study_document(study: Study, *, base: str) -> dict[str, Any]:
-    """A study with its request and its plan."""
-    return {**study_entry(study, base=base), "request": study.request, "plan": study.plan}
+def answered_study(
+    session: Session, submission: Submission, plan: Plan, *, caller: str, now: datetime
+) -> Study:
+    """A study that was answered at once."""
+    study = new_study(session, submission, caller=caller, now=now)
+    keep_plan(study, plan)
+    move(session, study, StudyStatus.DONE, now=now)
+    return study
 
 
-def study_entry(study: Study, *, base: str) -> dict[str, Any]:
-    """A study in a few keys; `answer` is None when nothing fits."""
+def keep_plan(study: Study, plan: Plan) -> None:
+    """Write the answer down."""
+    study.plan, study.answer = plan_document(plan), _answer(plan)
+    study.model, study.cluster = plan.model.name, plan.cluster.name
+
+
+def study_document(session: Session, study: Study, *, base: str, now: datetime) -> dict[str, Any]:
+    """A study with its request and its plan, and what its trials say."""
+    trials = read_trials(session, study.id) if study.refine is not None else []
+    waits = waiting_for(session, [study], now=now)
+    return {
+        **study_entry(study, base=base, waits=waits),
+        "request": study.request,
+        "plan": study.plan,
+        "refine": study.refine,
+        "tuning": tuning(study, trials),
+    }
+
+
+def study_entry(study: Study, *, base: str, waits: Mapping[str, str]) -> dict[str, Any]:
+    """A study in a few keys; `answer` is None when nothing fits. `waits` says what studies wait for."""
     here = f"{base}/v1/studies/{study.id}"
-    parts = ("candidates", "rejected", "trials", "report", "timeline", "trace")
+    parts = ("candidates", "rejected", "trials", "events", "report", "timeline", "trace")
     return {
         "id": study.id,
         "name": study.name,
         "status": study.status.value,
-        "waiting_for": study.waiting_for,
+        "waiting_for": waits.get(study.id),
+        "error": study.error,
         "model": study.model,
         "cluster": study.cluster,
         "devices": study.devices,
@@ -104,10 +115,24 @@ def study_entry(study: Study, *, base: str) -> dict[str, Any]:
 
 def find_study(session: Session, identifier: str) -> Study:
     """The study with its request and plan; raises NotFoundProblem."""
-    study = session.get(Study, identifier, options=[undefer(Study.request), undefer(Study.plan)])
+    study = look_for(session, identifier)
     if study is None:
-        raise NotFoundProblem(f"there is no study {identifier[:80]!r}; /v1/studies lists them")
+        raise no_study(identifier)
     return study
+
+
+def look_for(session: Session, identifier: str) -> Study | None:
+    """As find_study; None where there is none."""
+    return session.get(
+        Study,
+        identifier,
+        options=[undefer(Study.request), undefer(Study.plan), undefer(Study.outcome)],
+    )
+
+
+def no_study(identifier: str) -> NotFoundProblem:
+    """There is no such study."""
+    return NotFoundProblem(f"there is no study {identifier[:80]!r}; /v1/studies lists them")
 
 
 def find_plan(session: Session, identifier: str) -> dict[str, Any]:
@@ -118,10 +143,10 @@ def find_plan(session: Session, identifier: str) -> dict[str, Any]:
     return study.plan
 
 
-def read_question(session: Session, identifier: str) -> tuple[dict[str, Any], Plan]:
-    """The request of a study as it was sent, and its plan; raises as find_plan does."""
+def read_question(session: Session, identifier: str) -> tuple[Question, Plan]:
+    """What a study asks, with what was measured for it, and its plan; raises as find_plan does."""
     plan = read_plan(session, identifier)
-    return find_study(session, identifier).request, plan
+    return question_of(session, find_study(session, identifier)), plan
 
 
 def read_plan(session: Session, identifier: str) -> Plan:
@@ -138,6 +163,7 @@ def list_studies(
     cursor: str | None = None,
     limit: int,
     base: str,
+    now: datetime,
 ) -> dict[str, Any]:
     """A page of studies, the newest first; the cursor is the id of the last one seen."""
     query = select(Study).order_by(Study.id.desc()).limit(limit + 1)
@@ -151,30 +177,43 @@ def list_studies(
         query = query.where(Study.id < last_seen(cursor, pattern=PATTERN))
     found = session.scalars(query).all()
     following = found[limit - 1].id if len(found) > limit else None
-    return page([study_entry(study, base=base) for study in found[:limit]], following)
+    waits = waiting_for(session, found[:limit], now=now)
+    return page([study_entry(study, base=base, waits=waits) for study in found[:limit]], following)
 
 
 def cancel_study(session: Session, identifier: str, *, now: datetime) -> Study:
-    """Stop a study that is not final yet; raises ConflictProblem for one that is."""
-    study = find_study(session, identifier)
+    """Stop a study that is not final yet, and its jobs; raises ConflictProblem for one that is."""
+    study = lock(session, identifier)
+    if study is None:
+        return find_study(session, identifier)
     if study.status in FINAL:
         raise ConflictProblem(f"study {study.id} is {study.status.value}: there is nothing left to cancel")
-    study.status, study.waiting_for, study.updated_at = StudyStatus.CANCELLED, None, now
+    cancel_jobs(session, study, now=now)
+    move(session, study, StudyStatus.CANCELLED, now=now)
     return study
 
 
-def delete_study(session: Session, identifier: str) -> None:
-    """Forget a study; raises NotFoundProblem."""
+def cancel_jobs(session: Session, study: Study, *, now: datetime) -> None:
+    """Stop the jobs of a study whose row is locked; what another study waits for becomes that one's."""
+    for column, job_id in ((Study.profile_job, study.profile_job), (Study.links_job, study.links_job)):
+        other = job_id and session.scalar(
+            select(Study.id)
+            .where(column == job_id, Study.id != study.id, Study.status.not_in(FINAL))
+            .limit(1)
+        )
+        if other:
+            queue.hand_over(session, str(job_id), study_id=other)
+    queue.cancel_jobs_of(session, study.id, now=now)
+
+
+def delete_study(session: Session, identifier: str, *, now: datetime) -> None:
+    """Forget a study and stop its jobs; raises NotFoundProblem."""
+    study = lock(session, identifier)
+    if study is not None:
+        cancel_jobs(session, study, now=now)
+        session.flush()
     if session.scalar(delete(Study).where(Study.id == identifier).returning(Study.id)) is None:
-        raise NotFoundProblem(f"there is no study {identifier[:80]!r}; /v1/studies lists them")
-
-
-def _check_name(name: Any) -> str | None:
-    if name is None:
-        return None
-    if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME or not name.isprintable():
-        raise InvalidProblem(f"name: must be one line of 1 to {LONGEST_NAME} characters")
-    return name
+        raise no_study(identifier)
 
 
 def _answer(plan: Plan) -> dict[str, Any] | None:

@@ -4,11 +4,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import BigInteger, Index, LargeBinary, String
+from sqlalchemy import LargeBinary, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from api.columns import Table, choice
 from api.job_tables import ApiKey, Event, JobAttachment, JobEvent, JobRow, WorkerRow
+from api.study_tables import FINAL, Study, StudyEvent, StudyStatus, StudyTrial
 
 __all__ = [
     "FINAL",
@@ -21,25 +22,12 @@ __all__ = [
     "JobRow",
     "StoredDocument",
     "Study",
+    "StudyEvent",
     "StudyStatus",
+    "StudyTrial",
     "Table",
     "WorkerRow",
 ]
-
-
-class StudyStatus(StrEnum):
-    """Where a study stands; the last three are final."""
-
-    QUEUED = "queued"
-    PROFILING = "profiling"
-    SEARCHING = "searching"
-    MEASURING = "measuring"
-    DONE = "done"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-
-
-FINAL = frozenset({StudyStatus.DONE, StudyStatus.FAILED, StudyStatus.CANCELLED})
 
 
 class DocumentKind(StrEnum):
@@ -48,30 +36,7 @@ class DocumentKind(StrEnum):
     PROFILE = "profiles"
     CLUSTER = "clusters"
     MEASUREMENTS = "measurements"
-
-
-class Study(Table):
-    """A question and its answer. Ids rise with time, so the newest are the last ones."""
-
-    __tablename__ = "studies"
-    __table_args__ = (Index(None, "status", "id"), Index(None, "model", "id"))
-
-    id: Mapped[str] = mapped_column(String(26), primary_key=True)
-    name: Mapped[str | None] = mapped_column(String(200))
-    created_by: Mapped[str] = mapped_column(String(200))
-    status: Mapped[StudyStatus] = mapped_column(choice(StudyStatus))
-    waiting_for: Mapped[str | None] = mapped_column(String(500))
-    model: Mapped[str] = mapped_column(String(200))
-    cluster: Mapped[str] = mapped_column(String(200))
-    devices: Mapped[int] = mapped_column(BigInteger)
-    mini_batch_size: Mapped[int] = mapped_column(BigInteger)
-    answer: Mapped[dict[str, Any] | None]
-    """The chosen configuration in a few keys, for lists; None when nothing fits."""
-    request: Mapped[dict[str, Any]] = mapped_column(deferred=True)
-    """The request as it came in, without name and refine."""
-    plan: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
-    created_at: Mapped[datetime]
-    updated_at: Mapped[datetime]
+    CALIBRATION = "calibrations"
 
 
 class StoredDocument(Table):

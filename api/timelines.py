@@ -2,21 +2,20 @@
 
 from typing import Any
 
-from api.database import Database
-from api.planning import find_profile
 from api.problems import ConflictProblem
+from api.questions import Question
 from api.reports.timeline import embedded_timeline
 from profiles import library
 from tuner.enactment import enact_chosen
+from tuner.error_bars import calibrated_request
 from tuner.plan import Plan
-from tuner.request import read_request
+from tuner.request import PlanRequest
 from tuner.timeline import Timeline
 
 
-def read_timeline(request: dict[str, Any], plan: Plan, database: Database) -> Timeline:
+def read_timeline(question: Question, plan: Plan) -> Timeline:
     """The timeline of what `plan` chose; raises ConflictProblem where nothing was, and TunerError."""
-    asked = read_request(request)
-    timeline = enact_chosen(asked, plan, library, profile=find_profile(asked, database))
+    timeline = enact_chosen(as_calibrated(question), plan, library, profile=question.profile)
     if timeline is None:
         change = plan.smallest_change
         remedy = f"the smallest change that would fit: {change.change}" if change else "use more devices"
@@ -24,7 +23,13 @@ def read_timeline(request: dict[str, Any], plan: Plan, database: Database) -> Ti
     return timeline
 
 
-def read_embedded(request: dict[str, Any], plan: Plan, database: Database) -> dict[str, Any] | str | None:
+def read_embedded(question: Question, plan: Plan) -> dict[str, Any] | str | None:
     """The timeline for a report in one file, or why it is left out; None where nothing was chosen."""
-    asked = read_request(request)
-    return embedded_timeline(asked, plan, library, profile=find_profile(asked, database))
+    return embedded_timeline(as_calibrated(question), plan, library, profile=question.profile)
+
+
+def as_calibrated(question: Question) -> PlanRequest:
+    """What was asked, of the cluster as its calibration has it."""
+    if question.calibration is None:
+        return question.request
+    return calibrated_request(question.request, question.calibration, library, profile=question.profile)

@@ -1,4 +1,4 @@
-"""What is tidied up while nobody asks? Jobs that nobody may take over, and what is older than it is kept."""
+"""What is done while nobody asks? Jobs that nobody may take over end, studies go on, what is old goes."""
 
 import asyncio
 import logging
@@ -9,6 +9,7 @@ from sqlalchemy import delete, select, tuple_
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
+from api.progress import sweep
 from api.queue import settle_abandoned
 from api.service import Service
 from api.tables import JobAttachment, WorkerRow
@@ -34,6 +35,7 @@ def tidy(service: Service) -> None:
     now = service.clock()
     with service.database.writing() as session:
         settle_abandoned(session, now=now)
+    sweep(service)
     before = now - timedelta(days=service.settings.retention_days)
     with service.database.writing() as session:
         _prune_attachments(session, older_than=before)

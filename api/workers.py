@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
@@ -13,7 +13,7 @@ from api.identifiers import PATTERN
 from api.paging import last_seen, page
 from api.problems import ForbiddenProblem
 from api.tables import JobRow, WorkerRow
-from tuner.messages import MAX_WAIT_S, JobStatus, WorkerInventory
+from tuner.messages import MAX_WAIT_S, JobKind, JobStatus, WorkerInventory
 
 NOTED_EVERY = timedelta(seconds=5)
 SILENCE = timedelta(seconds=3 * MAX_WAIT_S)
@@ -87,7 +87,26 @@ def list_workers(session: Session, *, now: datetime, cursor: str | None, limit: 
     return page(items, found[limit - 1].id if len(found) > limit else None)
 
 
-def fits(row: JobRow, worker: WorkerInventory) -> bool:
+class Need(Protocol):
+    """What a job needs of its worker: a row of the table, or a job that is not there yet."""
+
+    @property
+    def kind(self) -> JobKind: ...
+
+    @property
+    def pool(self) -> str: ...
+
+    @property
+    def devices(self) -> int: ...
+
+    @property
+    def accelerator(self) -> str | None: ...
+
+    @property
+    def memory_bytes(self) -> int: ...
+
+
+def fits(row: Need, worker: WorkerInventory) -> bool:
     """Whether the worker has what the job needs; as the condition of a claim."""
     suffices = (
         row.accelerator in {None, group.accelerator}

@@ -1,6 +1,6 @@
 """/v1/studies/{id}/...: the parts of an answer, as pages of JSON, a report, or another program's words."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse, JSONResponse, Response
@@ -12,25 +12,38 @@ from api.paging import Cursor, Limit, slice_page
 from api.problems import responses
 from api.reports.report import render_report
 from api.routes.studies import StudyId
-from api.schemas import CandidatePage, RejectedPage, TimelineDocument, TrialPage
-from api.service import ServiceDependency
+from api.schemas import TimelineDocument
+from api.service import BaseDependency, ServiceDependency
+from api.study_schemas import CandidatePage, RejectedPage, TrialPage
+from api.study_trials import entry, jobs_of, read_trials
 from tuner.exports import export
 from tuner.timeline_document import timeline_document
 from tuner.traces import trace_json
+from tuner.trials import TrialStatus
 
 router = APIRouter(prefix="/v1/studies/{study_id}", tags=["answers"], dependencies=[READING])
 
+Schedule = Annotated[str | None, Query(max_length=100, description="Only configurations of this schedule.")]
+Size = Annotated[int | None, Query(ge=1, description="Only configurations of this width or depth.")]
 RejectedKind = Literal["memory", "batch", "layout", "target", "domain"]
 
 
 @router.get("/candidates", response_model=CandidatePage, responses=responses(404, 409, 422))
 def list_candidates(
-    *, study_id: StudyId, service: ServiceDependency, cursor: Cursor = None, limit: Limit = 50
+    *,
+    study_id: StudyId,
+    service: ServiceDependency,
+    schedule: Schedule = None,
+    width: Size = None,
+    depth: Size = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
 ) -> JSONResponse:
     """List the configurations that fit, the fastest first."""
     with service.database.reading() as session:
         candidates = studies.find_plan(session, study_id)["candidates"]
-    return JSONResponse(slice_page(candidates, cursor=cursor, limit=limit))
+    wanted = [each for each in candidates if _is(each, schedule=schedule, width=width, depth=depth)]
+    return JSONResponse(slice_page(wanted, cursor=cursor, limit=limit))
 
 
 @router.get("/rejected", response_model=RejectedPage, responses=responses(404, 409, 422))
@@ -39,24 +52,51 @@ def list_rejected(
     study_id: StudyId,
     service: ServiceDependency,
     kind: Annotated[RejectedKind | None, Query(description="Only those rejected for this.")] = None,
+    schedule: Schedule = None,
+    width: Size = None,
+    depth: Size = None,
     cursor: Cursor = None,
     limit: Limit = 100,
 ) -> JSONResponse:
     """List the configurations that were not taken, each with its reason."""
     with service.database.reading() as session:
         rejected = studies.find_plan(session, study_id)["rejected"]
-    wanted = [entry for entry in rejected if kind in {None, entry["kind"]}]
+    wanted = [
+        each
+        for each in rejected
+        if kind in {None, each["kind"]}
+        and _is(each["configuration"], schedule=schedule, width=width, depth=depth)
+    ]
     return JSONResponse(slice_page(wanted, cursor=cursor, limit=limit))
+
+
+def _is(configuration: dict[str, Any], **wanted: Any) -> bool:
+    return all(value in {None, configuration.get(name)} for name, value in wanted.items())
 
 
 @router.get("/trials", response_model=TrialPage, responses=responses(404, 422))
 def list_trials(
-    *, study_id: StudyId, service: ServiceDependency, cursor: Cursor = None, limit: Limit = 50
+    *,
+    study_id: StudyId,
+    service: ServiceDependency,
+    base: BaseDependency,
+    status: Annotated[TrialStatus | None, Query(description="Only trials that stand there.")] = None,
+    schedule: Schedule = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
 ) -> JSONResponse:
-    """List the trials of a study; without a worker there are none."""
+    """List the trials of a study, in the order in which they were proposed; none without `refine`."""
     with service.database.reading() as session:
         studies.find_study(session, study_id)
-    return JSONResponse(slice_page([], cursor=cursor, limit=limit))
+        trials = read_trials(session, study_id)
+        jobs = jobs_of(session, trials)
+        entries = [entry(trial, job=jobs.get(trial.job_id), base=base) for trial in trials]
+    wanted = [
+        each
+        for each in entries
+        if status in {None, each["status"]} and schedule in {None, each["configuration"]["schedule"]}
+    ]
+    return JSONResponse(slice_page(wanted, cursor=cursor, limit=limit))
 
 
 @router.get(
@@ -67,8 +107,8 @@ def list_trials(
 def read_report(study_id: StudyId, service: ServiceDependency) -> HTMLResponse:
     """The report as one HTML file that opens without a network."""
     with service.database.reading() as session:
-        request, plan = studies.read_question(session, study_id)
-    timeline = timelines.read_embedded(request, plan, service.database)
+        question, plan = studies.read_question(session, study_id)
+    timeline = timelines.read_embedded(question, plan)
     return HTMLResponse(
         render_report(plan, standalone=True, timeline=timeline),
         headers={
@@ -82,8 +122,8 @@ def read_report(study_id: StudyId, service: ServiceDependency) -> HTMLResponse:
 def read_timeline(study_id: StudyId, service: ServiceDependency) -> JSONResponse:
     """The simulated iteration of the choice, in columns: what the page draws."""
     with service.database.reading() as session:
-        request, plan = studies.read_question(session, study_id)
-    return JSONResponse(timeline_document(timelines.read_timeline(request, plan, service.database)))
+        question, plan = studies.read_question(session, study_id)
+    return JSONResponse(timeline_document(timelines.read_timeline(question, plan)))
 
 
 @router.get(
@@ -95,9 +135,9 @@ def read_timeline(study_id: StudyId, service: ServiceDependency) -> JSONResponse
 def read_trace(study_id: StudyId, service: ServiceDependency) -> Response:
     """The same iteration with its messages, as Perfetto and chrome://tracing read it."""
     with service.database.reading() as session:
-        request, plan = studies.read_question(session, study_id)
+        question, plan = studies.read_question(session, study_id)
     return Response(
-        trace_json(timelines.read_timeline(request, plan, service.database)),
+        trace_json(timelines.read_timeline(question, plan)),
         media_type="application/json",
         headers={"Content-Disposition": f'attachment; filename="chimera-{study_id}.trace.json"'},
     )

@@ -5,8 +5,9 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
 from sqlalchemy.orm import Session
+from starlette.background import BackgroundTask
 
-from api import intake, jobs, queue, workers
+from api import equal_jobs, intake, jobs, progress, queue, workers
 from api.auth import READING, Submitter
 from api.bodies import BodyDependency
 from api.idempotency import Answer, KeyHeader, Once
@@ -48,7 +49,7 @@ def create_profile_job(
     """
 
     def store(session: Session, job: queue.NewJob) -> Answer:
-        before = None if body.value.get("measure_again") else queue.find_equal(session, job)
+        before = None if body.value.get("measure_again") else equal_jobs.find_equal(session, job)
         row = before or queue.enqueue(session, job, now=service.clock())
         document = jobs.job_document(session, row.id, base=base, now=service.clock())
         return Answer(200 if before else 202, document, {"Location": document["links"]["self"]})
@@ -98,7 +99,7 @@ def cancel_job(
         caller.require_own(queue.find_job(session, job_id).created_by, what=f"job {job_id}")
         queue.cancel(session, job_id, now=now)
         document = jobs.job_document(session, job_id, base=base, now=now)
-    return JSONResponse(document)
+    return JSONResponse(document, background=BackgroundTask(progress.advance_after, service, job_id))
 
 
 @router.get(

@@ -33,7 +33,12 @@ def show_index(
     """The form and the newest studies."""
     with service.database.reading() as session:
         found = studies.list_studies(
-            session, name=name or None, cursor=cursor, limit=STUDIES_ON_A_PAGE, base=base
+            session,
+            name=name or None,
+            cursor=cursor,
+            limit=STUDIES_ON_A_PAGE,
+            base=base,
+            now=service.clock(),
         )
     return page("index.html", base=base, studies=found, name=name, cursor=cursor, catalogue=catalogue())
 

@@ -1,28 +1,37 @@
 """/v1/studies: questions that are kept with their answers."""
 
+import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
 from sqlalchemy.orm import Session
+from starlette.concurrency import run_in_threadpool
 
-from api import planning, queue, studies
+from api import planning, progress, studies
 from api.auth import READING, Caller, Submitter
+from api.bell import wait_for_ring
 from api.bodies import BodyDependency
 from api.idempotency import Answer, KeyHeader, Once
+from api.needs import check_trials, check_workers, needs_of
 from api.openapi import json_body
 from api.paging import Cursor, Limit
 from api.problems import responses
 from api.routes.plans import EXAMPLE
-from api.schemas import StudyDocument, StudyPage, StudyRequest
-from api.service import BaseDependency, ServiceDependency
-from api.tables import Study, StudyStatus
+from api.service import BaseDependency, Service, ServiceDependency
+from api.study_schemas import StudyDocument, StudyPage, StudyRequest
+from api.submissions import read_submission
+from api.tables import FINAL, Study, StudyStatus
 from tuner.plan import Plan
 
 StudyId = Annotated[str, Path(max_length=100, description="The id of a study.")]
 Wait = Annotated[
     float, Query(ge=0, le=30, description="Seconds to wait for a study that is not answered at once.")
 ]
+
+CREATED, ACCEPTED = 201, 202
+LOOKED_EVERY_S = 1.0
+"""For what other processes write; what this one does rings the bell."""
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"])
 
@@ -31,30 +40,59 @@ router = APIRouter(prefix="/v1/studies", tags=["studies"])
     "",
     status_code=201,
     response_model=StudyDocument,
-    responses=responses(400, 409, 413, 415, 422),
+    responses=responses(400, 409, 413, 415, 422)
+    | {202: {"model": StudyDocument, "description": "Workers measure first; `waiting_for` says what."}},
     openapi_extra=json_body(StudyRequest, example={**EXAMPLE, "name": "before the night run"}),
 )
-def create_study(
+async def create_study(
     *,
+    request: Request,
     caller: Submitter,
     body: BodyDependency,
     service: ServiceDependency,
     base: BaseDependency,
     key: KeyHeader = None,
-    wait: Wait = 0,  # noqa: ARG001  # every study is answered at once so far
+    wait: Wait = 0,
 ) -> JSONResponse:
-    """Plan and keep the answer. That nothing fits is an answer too."""
-    submission = studies.read_submission(body.value)
+    """Plan and keep the answer: 201. That nothing fits is an answer too.
 
-    def store(session: Any, plan: Plan) -> Answer:
-        study = studies.new_study(submission, plan, caller=caller.owner, now=service.clock())
-        session.add(study)
-        document = studies.study_document(study, base=base)
-        return Answer(201, document, {"Location": document["links"]["self"]})
-
+    Where workers have to measure first, or `refine` asks for trials, the study is begun: 202.
+    """
     once = Once(service, caller.identity, key, body.fingerprint("POST /v1/studies"))
-    answer = once.answer(lambda: planning.plan(submission.request, service.database)[0], store)
+    answer = await run_in_threadpool(_create, service, once, body.value, caller=caller, base=base)
+    if answer.status == ACCEPTED:
+        document, ended = await _see(service, request, answer.body["id"], wait=wait, base=base)
+        status = CREATED if ended and wait else ACCEPTED
+        return JSONResponse(document or answer.body, status_code=status, headers=answer.headers)
     return JSONResponse(answer.body, status_code=answer.status, headers=answer.headers)
+
+
+def _create(service: Service, once: Once, value: Any, *, caller: Caller, base: str) -> Answer:
+    """Answer at once where no worker is needed; else begin, and go on as far as possible."""
+    submission = read_submission(value)
+    with service.database.reading() as session:
+        needs = needs_of(submission.request, submission.refine, caller=caller.owner)
+        if submission.refine is not None:
+            check_trials(session, submission.request)
+        check_workers(session, needs, service)
+
+    def work() -> Plan | None:
+        return None if needs.jobs else planning.plan(submission.request, service.database)[0]
+
+    def store(session: Session, plan: Plan | None) -> Answer:
+        now = service.clock()
+        if plan is None:
+            study = studies.new_study(session, submission, caller=caller.owner, now=now)
+        else:
+            study = studies.answered_study(session, submission, plan, caller=caller.owner, now=now)
+        document = studies.study_document(session, study, base=base, now=now)
+        status = ACCEPTED if plan is None else CREATED
+        return Answer(status, document, {"Location": document["links"]["self"]})
+
+    answer = once.answer(work, store)
+    if answer.status == ACCEPTED:
+        progress.advance(service, answer.body["id"])
+    return answer
 
 
 @router.get("", response_model=StudyPage, responses=responses(422), dependencies=[READING])
@@ -71,7 +109,14 @@ def list_studies(
     """List studies, the newest first, without requests and plans."""
     with service.database.reading() as session:
         found = studies.list_studies(
-            session, status=status, model=model, name=name, cursor=cursor, limit=limit, base=base
+            session,
+            status=status,
+            model=model,
+            name=name,
+            cursor=cursor,
+            limit=limit,
+            base=base,
+            now=service.clock(),
         )
     return JSONResponse(found)
 
@@ -79,16 +124,19 @@ def list_studies(
 @router.get(
     "/{study_id}", response_model=StudyDocument, responses=responses(404, 422), dependencies=[READING]
 )
-def read_study(
+async def read_study(
     *,
+    request: Request,
     study_id: StudyId,
     service: ServiceDependency,
     base: BaseDependency,
-    wait: Wait = 0,  # noqa: ARG001  # every study is answered at once so far
+    wait: Wait = 0,
 ) -> JSONResponse:
-    """Read a study with its request and plan."""
-    with service.database.reading() as session:
-        return JSONResponse(studies.study_document(studies.find_study(session, study_id), base=base))
+    """Read a study with its request and plan, once it has ended or the time to wait is over."""
+    document, _ = await _see(service, request, study_id, wait=wait, base=base)
+    if document is None:
+        raise studies.no_study(study_id)
+    return JSONResponse(document)
 
 
 @router.post("/{study_id}/cancel", response_model=StudyDocument, responses=responses(404, 409, 422))
@@ -96,11 +144,12 @@ def cancel_study(
     *, study_id: StudyId, caller: Submitter, service: ServiceDependency, base: BaseDependency
 ) -> JSONResponse:
     """Stop a study that is not done yet, and its jobs: for its owner, or an admin."""
+    now = service.clock()
     with service.database.writing() as session:
         _require_own(session, study_id, caller)
-        queue.cancel_jobs_of(session, study_id, now=service.clock())
-        study: Study = studies.cancel_study(session, study_id, now=service.clock())
-        document = studies.study_document(study, base=base)
+        study: Study = studies.cancel_study(session, study_id, now=now)
+        document = studies.study_document(session, study, base=base, now=now)
+    service.bell.ring()
     return JSONResponse(document)
 
 
@@ -109,9 +158,36 @@ def delete_study(*, study_id: StudyId, caller: Submitter, service: ServiceDepend
     """Forget a study and stop its jobs: for its owner, or an admin."""
     with service.database.writing() as session:
         _require_own(session, study_id, caller)
-        queue.cancel_jobs_of(session, study_id, now=service.clock())
-        studies.delete_study(session, study_id)
+        studies.delete_study(session, study_id, now=service.clock())
+    service.bell.ring()
     return Response(status_code=204)
+
+
+async def _see(
+    service: Service, request: Request, study_id: str, *, wait: float, base: str
+) -> tuple[dict[str, Any] | None, bool]:
+    """The study and whether it has ended, waiting up to `wait` seconds for that; None where there is none."""
+
+    def look() -> tuple[dict[str, Any] | None, bool]:
+        with service.database.reading() as session:
+            study = studies.look_for(session, study_id)
+            if study is None:
+                return None, True
+            document = studies.study_document(session, study, base=base, now=service.clock())
+            return document, study.status in FINAL
+
+    loop = asyncio.get_running_loop()
+    until = loop.time() + wait
+    ringing = service.bell.listen()
+    try:
+        while True:
+            document, ended = await run_in_threadpool(look)
+            left_s = until - loop.time()
+            if ended or left_s <= 0 or service.bell.closed or await request.is_disconnected():
+                return document, ended
+            await wait_for_ring(ringing, most_s=min(left_s, LOOKED_EVERY_S))
+    finally:
+        service.bell.leave(ringing)
 
 
 def _require_own(session: Session, study_id: str, caller: Caller) -> None:

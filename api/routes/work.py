@@ -1,14 +1,16 @@
 """/v1/jobs/claim, /heartbeat, /finish: what workers say to the service."""
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from sqlalchemy.exc import IntegrityError
+from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 
-from api import intake, leases, queue, workers
+from api import intake, leases, progress, queue, workers
 from api.auth import WORKING, Caller, Worker
 from api.bell import wait_for_ring
 from api.bodies import BodyDependency
@@ -18,7 +20,16 @@ from api.routes.jobs import JobId
 from api.service import Service, ServiceDependency
 from api.tables import JobRow
 from tuner import messages
-from tuner.messages import Claim, Finish, FinishReply, Heartbeat, HeartbeatReply, Job
+from tuner.messages import (
+    FINAL_STATUSES,
+    Claim,
+    Finish,
+    FinishReply,
+    Heartbeat,
+    HeartbeatReply,
+    Job,
+    Released,
+)
 
 LOOKED_EVERY_S = 1.0
 """For jobs that another process queued, or whose lease ended; those of this process ring the bell."""
@@ -46,12 +57,17 @@ async def claim_job(
         while True:
             job = await run_in_threadpool(_claim, service, message, again=again)
             left_s = until - loop.time()
-            if job is not None:
+            # A worker that went away must not be given a job, nor be charged with an attempt.
+            gone = await request.is_disconnected()
+            if job is not None and gone:
+                await run_in_threadpool(_take_back, service, job)
+            elif job is not None:
                 return JSONResponse(job.model_dump(mode="json"))
-            # A worker that went away must not be given a job.
-            if left_s <= 0 or service.bell.closed or await request.is_disconnected():
+            if left_s <= 0 or service.bell.closed or gone:
                 return Response(status_code=204)
             await wait_for_ring(ringing, most_s=min(left_s, LOOKED_EVERY_S))
+            if await request.is_disconnected():
+                return Response(status_code=204)
             again = True
     finally:
         service.bell.leave(ringing)
@@ -96,7 +112,9 @@ def finish_job(job_id: JobId, body: BodyDependency, service: ServiceDependency) 
         reply = FinishReply(status=row.status, repeated=repeated)
     # What was given back may be another's.
     service.bell.ring()
-    return JSONResponse(reply.model_dump(mode="json"))
+    # Studies get on after the worker has its answer; should this process die first, a sweep does it.
+    then = BackgroundTask(progress.advance_after, service, job_id) if row.status in FINAL_STATUSES else None
+    return JSONResponse(reply.model_dump(mode="json"), background=then)
 
 
 def _greet(service: Service, message: Claim, caller: Caller) -> None:
@@ -128,6 +146,14 @@ def _claim(service: Service, message: Claim, *, again: bool) -> Job | None:
         raise StaleLeaseProblem(
             "the token of this claim was used for a job before: claim with a new one"
         ) from None
+
+
+def _take_back(service: Service, job: Job) -> None:
+    """Free the lease of a worker that went away while it was given the job; the attempt does not count."""
+    ending = queue.Ending(job.token, Released(reason="the worker was gone before it heard of the job"))
+    with suppress(StaleLeaseProblem), service.database.writing() as session:
+        queue.finish(session, job.id, ending, now=service.clock())
+    service.bell.ring()
 
 
 def _assignment(row: JobRow, lease: timedelta) -> Job:

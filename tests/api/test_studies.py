@@ -104,7 +104,7 @@ def test_lists_leave_out_requests_and_plans(client: TestClient, submit: Submit) 
     """An entry holds the answer in a few keys."""
     study = submit()
     (entry,) = client.get("/v1/studies").json()["items"]
-    assert set(study) - set(entry) == {"request", "plan"}
+    assert set(study) - set(entry) == {"request", "plan", "refine", "tuning"}
     chosen = study["plan"]["chosen"]
     assert entry["answer"]["width"] == chosen["width"]
     assert entry["answer"]["throughput_samples_per_s"] == chosen["predicted"]["throughput_samples_per_s"]
@@ -145,7 +145,7 @@ def test_a_study_in_the_queue_is_cancelled(client: TestClient, submit: Submit, s
     """It ends as cancelled and waits for nothing."""
     study = submit()
     with service.database.writing() as session:
-        session.execute(update(Study).values(status=StudyStatus.QUEUED, waiting_for="a worker"))
+        session.execute(update(Study).values(status=StudyStatus.QUEUED))
     cancelled = client.post(f"/v1/studies/{study['id']}/cancel").json()
     assert (cancelled["status"], cancelled["waiting_for"]) == ("cancelled", None)
     assert client.get(study["links"]["self"]).json()["status"] == "cancelled"

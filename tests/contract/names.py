@@ -8,9 +8,10 @@ from pydantic import BaseModel
 
 from api.app import create_app
 from api.database import open_database
-from api.schemas import NewKey, PlanAnswer, StudyDocument, StudyPage, StudyRequest
+from api.schemas import NewKey, PlanAnswer
 from api.service import Service
 from api.settings import Settings
+from api.study_schemas import StudyDocument, StudyPage, StudyRequest, TrialPage
 from profiles.calibration import Calibration
 from profiles.cluster import ClusterProfile
 from profiles.measurement import Measurements
@@ -20,6 +21,7 @@ from tuner.job_documents import JobDocument, WorkerEntry
 from tuner.messages import Claim, Finish, FinishReply, Heartbeat, HeartbeatReply, Job
 from tuner.score import Score
 from tuner.simulation_answer import SimulationAnswer
+from tuner.tuning import Tuning
 
 FOLDER = Path(__file__).parent
 _SHAPE = frozenset(
@@ -31,6 +33,7 @@ SCHEMAS: dict[str, tuple[type[BaseModel], str]] = {
     "study": (StudyDocument, "serialization"),
     "study_page": (StudyPage, "serialization"),
     "study_request": (StudyRequest, "validation"),
+    "trial_page": (TrialPage, "serialization"),
     "simulation": (SimulationAnswer, "serialization"),
     "profile": (Profile, "validation"),
     "cluster": (ClusterProfile, "validation"),
@@ -49,6 +52,7 @@ SCHEMAS: dict[str, tuple[type[BaseModel], str]] = {
     "trial_result": (TrialResult, "validation"),
     "calibration": (Calibration, "validation"),
     "score": (Score, "serialization"),
+    "tuning": (Tuning, "serialization"),
 }
 """Documents whose schema is kept here, and how each travels."""
 
