@@ -3,9 +3,9 @@
     .venv/bin/python -P benchmarks/own_measurements.py [--only real|emulated]
 
 Layers of two models are profiled by as many processes at once as there will be ranks, links are measured,
-and what the runtime adds to an operation and to an iteration is found from runs of tiny-gpt on one rank. Then
-every synchronous schedule is run at D = 2 on real layers, and at D = 4, 8 and 16 on stages that sleep. Beside
-each prediction stands the median of the iterations that nothing disturbed, by the rule of `executor.trials`:
+and what the runtime adds to an operation and to an iteration is found from runs of tiny-gpt on two ranks.
+Then every synchronous schedule is run at D = 2 on real layers, and at D = 4, 8 and 16 on stages that sleep.
+Beside each prediction stands the median of the iterations that nothing disturbed, by the rule of `executor.trials`:
 where fewer than 60 % are left, the machine was not quiet and the row does not count. A run waits for a quiet
 moment, and is tried twice. The last lines are the mean error, and by how much the configuration of least
 predicted time is slower than the fastest of those with one mini-batch. Limits: 6 % and 3 %.
@@ -96,10 +96,12 @@ def wait_until_quiet() -> None:
             return
 
 
-def run_quietly(prepared: Any, costs: Any, *, name: str, chosen_among: bool = False) -> Row | None:
-    """The row of a trial, tried twice; None where it did not end well."""
+def run_quietly(
+    prepared: Any, costs: Any, *, name: str, chosen_among: bool = False, tries: int = 2
+) -> Row | None:
+    """The row of a trial, tried until nothing disturbed it; None where it did not end well."""
     trial: Trial | None = None
-    for _ in range(2):
+    for _ in range(tries):
         wait_until_quiet()
         trial = run_trial(prepared, costs=costs)
         if trial.status != Status.OK:
@@ -156,22 +158,21 @@ def real_run(model: str, profile: Profile, cluster: ClusterProfile, **options: A
 
 
 def with_overheads(cluster: ClusterProfile, profile: Profile) -> ClusterProfile:
-    """What the runtime adds to an operation and an iteration, from tiny-gpt on one rank.
+    """What the runtime adds to an operation and an iteration, from tiny-gpt on two ranks, at two N.
 
-    iteration = work + 2·N·(overhead of an operation) + overhead of an iteration, at two N.
+    iteration = predicted + 2·(N + D − 1)·(overhead of an operation) + overhead of an iteration.
     """
     beyond = {}
     for micro_batches in (4, 32):
         prepared, costs = real_run(
-            "tiny", profile, cluster, schedule="dapple", depth=1, micro_batches=micro_batches, iterations=40
+            "tiny", profile, cluster, schedule="dapple", depth=2, micro_batches=micro_batches, iterations=40
         )
-        row = run_quietly(prepared, costs, name=f"overhead N={micro_batches}")
+        row = run_quietly(prepared, costs, name=f"overhead N={micro_batches}", tries=6)
         if row is None or row.measured_s is None:
-            print("the overheads could not be measured: the machine was not quiet")
-            return cluster
+            raise SystemExit("the overheads could not be measured: the machine was not quiet")
         beyond[micro_batches] = row.measured_s - row.predicted_s
     each_s = max(0.0, (beyond[32] - beyond[4]) / (2 * 28))
-    once_s = max(0.0, beyond[4] - 2 * 4 * each_s)
+    once_s = max(0.0, beyond[4] - 2 * 5 * each_s)
     print(f"overheads: {each_s * 1e6:.0f} µs an operation, {once_s * 1e3:.2f} ms an iteration")
     changes = {"operation_overhead_s": each_s, "iteration_overhead_s": once_s, "provenance": "measured"}
     return cluster.model_copy(update={"software": cluster.software.model_copy(update=changes)})
@@ -198,7 +199,7 @@ def _layout(schedule: str, width: int, depth: int, *, size: int, recompute: str 
 def real_rows() -> Iterator[Row]:
     """Real layers at W·D of 1 and 2."""
     profiles = {"tiny": crowded_profiles(TINY, LENGTHS["tiny"]), "mid": crowded_profiles(MID, LENGTHS["mid"])}
-    cluster = with_overheads(measured_cluster(), profiles["tiny"][1])
+    cluster = with_overheads(measured_cluster(), profiles["tiny"][2])
     for model, layout in configurations():
         name = f"{model} {' '.join(str(value) for value in layout.values())}"
         profile = profiles[model][layout["width"] * layout["depth"]]
