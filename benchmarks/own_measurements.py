@@ -7,8 +7,9 @@ and what the runtime adds to an operation and to an iteration is found from runs
 Then every synchronous schedule is run at D = 2 on real layers, and at D = 4, 8 and 16 on stages that sleep.
 Beside each prediction stands the median of the iterations that nothing disturbed, by the rule of
 `executor.trials`: where fewer than 60 % are left, the machine was not quiet and the row does not count. A run
-waits for a quiet moment, and is tried twice. The last lines are the mean error, and by how much the configuration of least
-predicted time is slower than the fastest of those with one mini-batch. Limits: 6 % and 3 %.
+waits for a quiet moment, and is tried twice. The last lines are the mean error, and by how much the
+configuration of least predicted time is slower than the fastest of those with one mini-batch. Limits: 6 % and
+3 %.
 """
 
 import os
