@@ -1,10 +1,10 @@
 """How do the findings of a search read as parts of a plan?"""
 
 from collections.abc import Iterable
+from typing import Protocol
 
 from tuner.choice import Choice
-from tuner.error_bars import ErrorBars
-from tuner.plan import Breakdown, Candidate, Chosen, Layout, Prediction, RankMemory
+from tuner.plan import Breakdown, Candidate, Chosen, ErrorBar, Layout, Prediction, RankMemory
 from tuner.ranking import Ranked
 from tuner.rehearsal import Rehearsed
 from tuner.rejection import MemoryRefusal, Refusal
@@ -17,6 +17,7 @@ def predict(ranked: Ranked, *, sequence_length: int, sample_flops: int, peak_flo
     throughput = configuration.mini_batch_size / ranked.iteration_s
     devices = configuration.width * configuration.depth
     breakdown = _simulated(ranked.simulated) if ranked.simulated else _closed_form(ranked.choice)
+    parts = {name: ranked.factor * seconds for name, seconds in breakdown.model_dump().items()}
     return Prediction(
         iteration_s=ranked.iteration_s,
         closed_form_s=ranked.choice.iteration_s,
@@ -25,7 +26,7 @@ def predict(ranked: Ranked, *, sequence_length: int, sample_flops: int, peak_flo
         tokens_per_s=throughput * sequence_length,
         mfu=throughput * sample_flops / (devices * peak_flops),
         bubble_ratio=ranked.simulated.bubble_ratio if ranked.simulated else _bubble_ratio(ranked.choice),
-        breakdown=breakdown,
+        breakdown=Breakdown(**parts),
     )
 
 
@@ -54,11 +55,19 @@ def _closed_form(choice: Choice) -> Breakdown:
     )
 
 
+class Bars(Protocol):
+    """What knows how sure predictions are."""
+
+    def of(self, ranked: Ranked) -> ErrorBar | None:
+        """The error bar of a configuration; None where nothing is known of it."""
+        ...
+
+
 class Narrator:
     """Writes configurations as documents, for one model on one device."""
 
     def __init__(
-        self, *, sequence_length: int, sample_flops: int, peak_flops: float, bars: ErrorBars | None = None
+        self, *, sequence_length: int, sample_flops: int, peak_flops: float, bars: Bars | None = None
     ) -> None:
         self._bars = bars
         self._sequence_length = sequence_length

@@ -14,7 +14,7 @@ import numpy as np
 
 from tuner.effects import Known, features
 from tuner.schedules.scheme import Floats
-from tuner.trials import Option, Trial, measured
+from tuner.trials import Option, Trial, TrialStatus, measured
 
 LEVEL = 0.9
 """Share of configurations whose time is to lie in its error bar."""
@@ -23,6 +23,8 @@ _MISFIT = 0.04
 """Of one configuration, beyond what it has in common with others."""
 _LEAST_NOISE = 0.01
 """Relative; runs of one configuration differ by about so much."""
+_DISTURBED = 0.05
+"""The same of runs while something else used the machine."""
 _TRUST = 8.0
 """So many trials weigh as much as what is expected beforehand, in the scale."""
 _NORMAL = 1.6448536
@@ -112,8 +114,10 @@ def _error(trial: Trial) -> float:
 
 def _variances(seen: Sequence[Trial]) -> Floats:
     """Misfit and noise of every measured row, relative and squared."""
-    noise = [max(_LEAST_NOISE, trial.spread_s / (trial.measured_s or 1.0)) for trial in seen]
-    return _MISFIT**2 + np.square(np.array(noise, dtype=np.float64))
+    least = [_DISTURBED if trial.status is TrialStatus.NOISY else _LEAST_NOISE for trial in seen]
+    spread = [trial.spread_s / (trial.measured_s or 1.0) for trial in seen]
+    noise = np.maximum(least, spread)
+    return _MISFIT**2 + np.square(noise)
 
 
 def _student(freedom: float) -> float:

@@ -40,9 +40,7 @@ def corrected_bytes(trials: Sequence[Trial], options: Sequence[Option]) -> Float
 
 
 def _tells(trial: Trial) -> bool:
-    return trial.status is TrialStatus.OUT_OF_MEMORY or (
-        trial.status is TrialStatus.OK and trial.peak_bytes is not None
-    )
+    return trial.status is TrialStatus.OUT_OF_MEMORY or (trial.ran and trial.peak_bytes is not None)
 
 
 def _weights(told: Floats, target: Floats, rows: Sequence[Trial]) -> Floats:
@@ -70,7 +68,7 @@ def _told(trial: Trial, option: Option) -> float:
 
 def _within_bounds(needed: Floats, rows: Sequence[Trial], options: Sequence[Option]) -> Floats:
     """What is certain: measured peaks, and that a larger micro-batch needs no less."""
-    peaks = {trial.configuration: trial.peak_bytes for trial in rows if trial.status is TrialStatus.OK}
+    peaks = {trial.configuration: trial.peak_bytes for trial in rows if trial.ran}
     least: dict[tuple[object, ...], int] = {}
     for trial in rows:
         if trial.status is TrialStatus.OUT_OF_MEMORY:

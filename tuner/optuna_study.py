@@ -32,6 +32,7 @@ _STATES = {
     TrialStatus.QUEUED: TrialState.RUNNING,
     TrialStatus.RUNNING: TrialState.RUNNING,
     TrialStatus.OK: TrialState.COMPLETE,
+    TrialStatus.NOISY: TrialState.COMPLETE,
     TrialStatus.OUT_OF_MEMORY: TrialState.COMPLETE,
     TrialStatus.FAILED: TrialState.FAIL,
     TrialStatus.TIMED_OUT: TrialState.FAIL,
@@ -131,7 +132,7 @@ def _row(trial: Trial, space: Space, over: Mapping[Configuration, float]) -> Fro
     row.set_user_attr("predicted_s", trial.predicted_s)
     if trial.status is TrialStatus.OUT_OF_MEMORY:
         row.set_constraint("memory", max(over.get(trial.configuration, 0.0), 1e-3))
-    elif trial.status is TrialStatus.OK:
+    elif trial.ran:
         row.set_constraint("memory", min(over.get(trial.configuration, 0.0), 0.0))
     return row
 

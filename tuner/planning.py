@@ -1,10 +1,13 @@
 """What is the answer to a request? Gathers the documents, searches, and writes the plan."""
 
+from collections.abc import Sequence
+
 from profiles.calibration import Calibration
 from profiles.timings import Profile
-from tuner.answer import Narrator, layout_map
+from tuner.answer import Bars, Narrator, layout_map
 from tuner.choice import Found
-from tuner.error_bars import ErrorBars, calibrated_inputs, find_set
+from tuner.corrected_ranking import correct_ranking
+from tuner.error_bars import ErrorBars, calibrated_inputs, check_calibration, find_set
 from tuner.evaluation import Evaluator
 from tuner.exports.frameworks import FRAMEWORKS
 from tuner.inputs import Library, PlanInputs, gather
@@ -13,6 +16,7 @@ from tuner.ranking import Ranked, Ranking
 from tuner.remedy import smallest_change
 from tuner.request import PlanRequest
 from tuner.search import Search
+from tuner.trials import Trial, measured
 from tuner.why import Explanation, read_constraints
 
 _OPERATIONS_FOR_REGRET = 8_192
@@ -25,25 +29,30 @@ def answer(
     *,
     profile: Profile | None = None,
     calibration: Calibration | None = None,
+    trials: Sequence[Trial] = (),
 ) -> Plan:
     """The plan for `request`; `library` resolves names, `profile` is the profile that the request refers to.
 
     With a `calibration` times are as it has them, with error bars, and the plan names it by its content.
+    `trials` of configurations, predicted by this same model, correct it once more, and the fastest that one
+    of them measured is chosen.
 
     The same request gives the same plan, byte for byte. Raises TunerError or DocumentError for what cannot be
     asked; that nothing fits is an answer, with `chosen` None and the smallest change that would fit.
     """
     constraints = read_constraints(request.why) if request.why else None
     inputs = gather(request, library, profile=profile)
+    check_calibration(request, calibration)
     calibrated = find_set(calibration, inputs.cluster, inputs.description.name) if calibration else None
     evaluator = Evaluator(calibrated_inputs(inputs, calibrated) if calibrated else inputs)
     search, ranking = Search(evaluator), Ranking(evaluator)
     everything = search.exhaustive()
     found = everything if request.search == "exhaustive" else search.greedy()
-    fitting = ranking.rank(found.fitting)
-    best = ranking.rank(everything.fitting, operations=_OPERATIONS_FOR_REGRET)[:1]
+    learnt = correct_ranking(ranking, found.fitting, trials) if trials and found.fitting else None
+    fitting = learnt.ranked if learnt else ranking.rank(found.fitting)
+    best = () if learnt else ranking.rank(everything.fitting, operations=_OPERATIONS_FOR_REGRET)[:1]
     bars = ErrorBars(evaluator, calibrated, calibration.level) if calibration and calibrated else None
-    narrator = _narrator(inputs, bars)
+    narrator = _narrator(inputs, learnt or bars)
     chosen = narrator.chosen(fitting[0]) if fitting else None
     lost = _lost(fitting[:1], best)
     return Plan(
@@ -53,20 +62,25 @@ def answer(
         chosen=chosen,
         candidates=tuple(narrator.candidate(ranked) for ranked in fitting[: request.top]),
         candidates_considered=len(fitting),
-        rejected=tuple(refusal.document() for refusal in found.refused),
+        rejected=(
+            *(refusal.document() for refusal in found.refused),
+            *(learnt.refused if learnt else ()),
+        ),
         layouts=layout_map(search.layouts, fitting, found.refused),
-        smallest_change=None if fitting else smallest_change(evaluator.inputs, search),
+        smallest_change=None if fitting or learnt else smallest_change(evaluator.inputs, search),
         greedy_regret=lost,
         greedy_best=narrator.candidate(best[0]) if lost else None,
         target_cost=_target_cost(search, ranking, fitting),
         best_by_framework=_elsewhere(chosen, fitting, ranking, narrator),
         idle_devices=request.devices - (chosen.width * chosen.depth if chosen else 0),
         why=Explanation(constraints, everything, ranking, narrator).of(chosen) if constraints else None,
-        provenance=_provenance(inputs, evaluator, found, profile=profile, calibration=calibration),
+        provenance=_provenance(
+            inputs, evaluator, found, profile=profile, calibration=calibration, trials=trials
+        ),
     )
 
 
-def _narrator(inputs: PlanInputs, bars: ErrorBars | None) -> Narrator:
+def _narrator(inputs: PlanInputs, bars: Bars | None) -> Narrator:
     return Narrator(
         bars=bars,
         sequence_length=inputs.description.sequence_length,
@@ -147,6 +161,7 @@ def _provenance(
     *,
     profile: Profile | None,
     calibration: Calibration | None,
+    trials: Sequence[Trial],
 ) -> ProvenanceNote:
     sizes = found.fitting[0].evaluated.micro_batch_sizes[[found.fitting[0].index]] if found.fitting else None
     sources = evaluator.layers.sources(sizes)
@@ -161,6 +176,8 @@ def _provenance(
             f"the profile was taken on {profile.timings.accelerator}: "
             f"times on {inputs.accelerator.name} are estimated"
         )
+    if trials:
+        notes.append(f"times are corrected by {len(measured(trials))} measured trials")
     return ProvenanceNote(
         timings=sources.provenance,
         timings_source=sources.text,

@@ -36,11 +36,13 @@ class Ranked:
 
     choice: Choice
     simulated: Rehearsed | None
+    factor: float = 1.0
+    """By which trials correct the model's time, all parts of it alike."""
 
     @property
     def iteration_s(self) -> float:
-        """Time of an iteration: simulated, else by equation 1."""
-        return self.simulated.iteration_s if self.simulated else self.choice.iteration_s
+        """Time of an iteration: simulated, else by equation 1; corrected by trials."""
+        return self.factor * (self.simulated.iteration_s if self.simulated else self.choice.iteration_s)
 
 
 class Ranking:

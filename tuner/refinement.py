@@ -19,19 +19,14 @@ from tuner.configuration import Configuration
 from tuner.correction import Correct, Corrected, correct
 from tuner.errors import RequestError
 from tuner.memory_correction import corrected_bytes
-from tuner.optuna_study import Belief, Space, draw, make_study
 from tuner.schedules.scheme import Floats
 from tuner.trials import Option, Trial, TrialStatus, in_order, measured
 
 MOST_ATTEMPTS = 2
 """Of a configuration whose trials fail or time out."""
 
-_DRAWN = 3
-"""Points of the sampler for one proposal."""
 _LEADERS = 4
-"""Best by expected improvement that compete with them."""
-_BELIEFS = 48
-"""Untried configurations that the sampler is told of, best first, while there are fewer trials."""
+"""Best by expected improvement that compete with what the sampler draws."""
 
 
 @dataclass(frozen=True)
@@ -94,10 +89,12 @@ def refine(
     budget: Budget = Budget(),
     count: int = 1,
     learn: Correct = correct,
+    sampling: bool = True,
 ) -> Decision:
     """Up to `count` configurations to try next, given every row of the study so far, those that run included.
 
-    The same rows give the same answer in whatever order they come. Raises RequestError without options.
+    The same rows give the same answer in whatever order they come. Without `sampling` Optuna is not needed,
+    and the best by expected improvement alone are proposed. Raises RequestError without options.
     """
     if not options:
         raise RequestError(
@@ -112,7 +109,7 @@ def refine(
     while len(proposals) < count:
         stop = _spent(rows, budget)
         state = None if stop else _State(options, rows, learn)
-        proposal = state.propose(seed + len(rows)) if state else None
+        proposal = state.propose(seed + len(rows) if sampling else None) if state else None
         if state and proposal is None:
             stop = state.stop()
         if proposal is None:
@@ -152,7 +149,7 @@ class _State:
         self._needed = corrected_bytes(rows, options)
         self._best = min((trial.measured_s for trial in rows if trial.measured_s), default=float("inf"))
         attempts = Counter(trial.configuration for trial in rows)
-        closed = {trial.configuration for trial in rows if not trial.told_nothing}
+        closed = {trial.configuration for trial in rows if not trial.is_open}
         tried = np.array([attempts[option.configuration] for option in options])
         shut = np.array([option.configuration in closed for option in options])
         self.fits = self._needed <= self._capacity
@@ -160,8 +157,8 @@ class _State:
         self.untried = (tried == 0) & self.fits
         self.again = (tried > 0) & (tried < MOST_ATTEMPTS) & ~shut & self.fits
 
-    def propose(self, seed: int) -> Proposal | None:
-        """The next configuration; None where none can win."""
+    def propose(self, seed: int | None) -> Proposal | None:
+        """The next configuration, without the sampler where it has no seed; None where none can win."""
         fresh = np.flatnonzero(self.untried & self.can_win)
         if fresh.size:
             return self._fresh(fresh, seed)
@@ -169,7 +166,7 @@ class _State:
         if again.size:
             place = int(again[self._corrected.expected_s[again].argmin()])
             return self._proposal(
-                place, "retry", "its trial ended without an answer, and nothing else can win"
+                place, "retry", "its trial ended without a sure answer, and nothing else can win"
             )
         return None
 
@@ -189,7 +186,7 @@ class _State:
             f"its error bar, and {self._best:.4g} s was measured",
         )
 
-    def _fresh(self, places: np.ndarray, seed: int) -> Proposal:
+    def _fresh(self, places: np.ndarray, seed: int | None) -> Proposal:
         """The model's best at first; then the greatest expected improvement among what is proposed."""
         expected = self._corrected.expected_s
         if not measured(self._rows):
@@ -197,7 +194,7 @@ class _State:
             return self._proposal(place, "ranking", f"first by the model: {expected[place]:.4g} s")
         gains = self._gains(places)
         leaders = places[np.argsort(-gains, kind="stable")[:_LEADERS]]
-        drawn = self._drawn(places, seed)
+        drawn = [] if seed is None else self._drawn(places, seed)
         best = {int(place): gain for place, gain in zip(places, gains, strict=True)}
         place = max(sorted({*leaders.tolist(), *drawn}), key=lambda each: best[each])
         by = "sampler" if place in drawn else "correction"
@@ -210,17 +207,17 @@ class _State:
 
     def _drawn(self, places: np.ndarray, seed: int) -> list[int]:
         """The configurations nearest to what the sampler draws."""
-        space = Space([*(o.configuration for o in self._options), *(r.configuration for r in self._rows)])
+        from tuner.sampling import drawn  # loads Optuna
+
         left = places[np.argsort(self._corrected.expected_s[places], kind="stable")]
-        beliefs = [
-            Belief(self._options[place].configuration, float(self._corrected.expected_s[place]))
-            for place in left[: max(0, _BELIEFS - len(self._rows))]
-        ]
-        over = self._needed / self._capacity - 1
-        excess = {option.configuration: float(over[n]) for n, option in enumerate(self._options)}
-        study = make_study(self._rows, space, seed=seed, beliefs=beliefs, over=excess)
-        wanted = [self._options[place].configuration for place in left]
-        return [int(left[space.distances(p, wanted).argmin()]) for p in draw(study, space, _DRAWN)]
+        return drawn(
+            self._rows,
+            self._options,
+            left,
+            expected_s=self._corrected.expected_s,
+            over=self._needed / self._capacity - 1,
+            seed=seed,
+        )
 
     def _gains(self, places: np.ndarray) -> Floats:
         """Expected improvement over the best, relative: E[max(0, log(best / time))] [place]."""

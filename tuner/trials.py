@@ -15,6 +15,8 @@ class TrialStatus(StrEnum):
     QUEUED = "queued"
     RUNNING = "running"
     OK = "ok"
+    NOISY = "noisy"
+    """It ran while something else used the machine: its time counts, but for less."""
     OUT_OF_MEMORY = "out_of_memory"
     FAILED = "failed"
     TIMED_OUT = "timed_out"
@@ -51,20 +53,22 @@ class Trial:
     """As the model said before any trial."""
     status: TrialStatus
     measured_s: float | None = None
-    """Median iteration, of a trial that is ok."""
+    """Median iteration, of a trial that ran: one that is ok or noisy."""
     spread_s: float = 0.0
     """Standard deviation of the iterations."""
     peak_bytes: float | None = None
     """Of the fullest rank, where it was measured."""
     device_seconds: float = 0.0
     """Time that the trial took, times the devices that it held."""
+    message: str | None = None
+    """Why it ended as it did, where that is not well."""
 
     def __post_init__(self) -> None:
         measured = self.measured_s
-        if (self.status is TrialStatus.OK) != (measured is not None):
+        if self.ran != (measured is not None):
             raise RequestError(
                 f"the trial of {self.configuration} is {self.status} with a measured iteration of "
-                f"{measured}: a trial has one exactly when it is ok"
+                f"{measured}: a trial has one exactly when it is ok or noisy"
             )
         if measured is not None and not (math.isfinite(measured) and measured > 0):
             raise RequestError(
@@ -78,9 +82,14 @@ class Trial:
         return self.status not in {TrialStatus.QUEUED, TrialStatus.RUNNING}
 
     @property
-    def told_nothing(self) -> bool:
-        """Whether it ended without an answer, for a reason that may not be the configuration's."""
-        return self.status in {TrialStatus.FAILED, TrialStatus.TIMED_OUT}
+    def ran(self) -> bool:
+        """Whether it has a time."""
+        return self.status in {TrialStatus.OK, TrialStatus.NOISY}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it ended without a sure answer, for a reason that may not be the configuration's."""
+        return self.status in {TrialStatus.FAILED, TrialStatus.TIMED_OUT, TrialStatus.NOISY}
 
 
 def in_order(trials: Sequence[Trial]) -> tuple[Trial, ...]:

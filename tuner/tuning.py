@@ -55,6 +55,8 @@ class TriedTrial(PlanPart):
     measured: float | None
     """Seconds of an iteration, where it ran."""
     status: TrialStatus
+    message: str | None = None
+    """Why it ended so, where that is not well."""
 
 
 class ModelError(PlanPart):
@@ -73,7 +75,9 @@ class Tuning(Plan):
     """In the order of their configurations."""
     model_error: ModelError
     winner: ConfigurationDocument | None
-    """The fastest measured; `chosen` stays what the model chose."""
+    """The fastest measured: `chosen`, where the plan knows the trials."""
+    model_choice: ConfigurationDocument | None = None
+    """What the model chose before any trial."""
     trials_saved: int
     """Trials that measuring every configuration would have taken beyond these."""
     stopped: str | None
@@ -85,27 +89,40 @@ def tuning(
     options: Sequence[Option],
     trials: Sequence[Trial],
     *,
+    before: Plan | None = None,
     stopped: str | None = None,
     learn: Correct = correct,
 ) -> Tuning:
-    """The document of a study on a plan."""
+    """The document of a study on a plan, which has these trials or not; `before` is the plan without them."""
     summary = summarise(options, trials, learn=learn)
     kept: dict[str, Any] = {name: getattr(plan, name) for name in Plan.model_fields}
     return Tuning(
         **kept,
-        trials=tuple(
-            TriedTrial(
-                configuration=_document(trial.configuration),
-                predicted=trial.predicted_s,
-                measured=trial.measured_s,
-                status=trial.status,
-            )
-            for trial in in_order(trials)
-        ),
+        trials=tuple(map(tried_trial, in_order(trials))),
         model_error=ModelError(before=summary.error_before, after=summary.error_after),
         winner=_document(summary.winner.configuration) if summary.winner else None,
+        model_choice=_choice(before or plan),
         trials_saved=summary.trials_saved,
         stopped=stopped,
+    )
+
+
+def tried_trial(trial: Trial) -> TriedTrial:
+    """One row as it stands in the document."""
+    return TriedTrial(
+        configuration=_document(trial.configuration),
+        predicted=trial.predicted_s,
+        measured=trial.measured_s,
+        status=trial.status,
+        message=trial.message,
+    )
+
+
+def _choice(plan: Plan) -> ConfigurationDocument | None:
+    if plan.chosen is None:
+        return None
+    return ConfigurationDocument(
+        **{name: getattr(plan.chosen, name) for name in ConfigurationDocument.model_fields}
     )
 
 

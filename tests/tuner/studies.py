@@ -66,13 +66,13 @@ def make_trial(
     peak_bytes: float | None = None,
     device_seconds: float = 100.0,
 ) -> Trial:
-    """A trial of an option; one that is ok took `factor` times what was predicted."""
+    """A trial of an option; one that ran took `factor` times what was predicted."""
     status = TrialStatus(status)
     return Trial(
         option.configuration,
         option.predicted_s,
         status,
-        measured_s=option.predicted_s * factor if status is TrialStatus.OK else None,
+        measured_s=option.predicted_s * factor if status in {TrialStatus.OK, TrialStatus.NOISY} else None,
         peak_bytes=peak_bytes,
         device_seconds=device_seconds if status not in {TrialStatus.QUEUED, TrialStatus.RUNNING} else 0.0,
     )

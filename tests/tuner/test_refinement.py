@@ -1,7 +1,10 @@
 """What is proposed next, and when does it stop?"""
 
 import statistics
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -27,7 +30,7 @@ def studies(draw: st.DrawFn, options: tuple[Option, ...] = OPTIONS) -> list[Tria
     for option in draw(st.lists(st.sampled_from(options), unique_by=lambda o: o.configuration)):
         status, factor = draw(STATUSES), draw(st.floats(0.7, 2.0))
         rows.append(make_trial(option, status=status, factor=factor))
-        if rows[-1].told_nothing and draw(st.booleans()):
+        if rows[-1].is_open and draw(st.booleans()):
             rows.append(make_trial(option, status="failed"))
     return rows
 
@@ -48,7 +51,7 @@ def test_nothing_known_or_running_is_proposed_again(rows: list[Trial], count: in
     """What is queued, running, measured or out of memory is closed; two attempts at most for the others."""
     proposed = [each.configuration for each in refine(FEW, rows, seed=0, count=count).proposals]
 
-    closed = {trial.configuration for trial in rows if not trial.told_nothing}
+    closed = {trial.configuration for trial in rows if not trial.is_open}
     attempts = Counter(trial.configuration for trial in rows)
     assert len(set(proposed)) == len(proposed)
     assert not closed & set(proposed)
@@ -113,6 +116,18 @@ def test_what_ended_without_an_answer_is_tried_once_more_when_nothing_else_can_w
     last = refine((first, second), [*rows, make_trial(first, status=status)], seed=0)
     assert last.stop is not None
     assert last.stop.reason is StopReason.EVERYTHING_TRIED
+
+
+def test_what_others_disturbed_is_tried_once_more_where_it_may_be_the_fastest() -> None:
+    """Its time says less than a quiet one's, and it counts until it is measured again."""
+    first, second = make_option(), make_option(make_configuration(size=4))
+    noisy = [make_trial(first, status="noisy", factor=1.03), make_trial(second)]
+
+    assert [each.by for each in refine((first, second), noisy, seed=0).proposals] == ["retry"]
+    again = refine((first, second), [*noisy, make_trial(first, factor=1.03)], seed=0)
+    assert again.stop is not None
+    slow = [make_trial(first, status="noisy", factor=2.0), make_trial(second)]
+    assert refine((first, second), slow, seed=0).stop is not None
 
 
 def test_everything_measured_is_the_end() -> None:
@@ -208,3 +223,25 @@ def test_what_cannot_fit_is_not_proposed_although_the_model_ranks_it_first() -> 
 
     rows = [make_trial(fitting, peak_bytes=0.8 * fitting.needed_bytes)]
     assert refine((large, fitting), rows, seed=0).proposals[0].configuration == large.configuration
+
+
+WITHOUT_OPTUNA = """
+import sys
+sys.modules["optuna"] = None
+from cli.main import run
+from tests.tuner.studies import grid, make_trial
+from tuner.refinement import refine
+options = grid()
+print([each.by for each in refine(options, [make_trial(options[0])], seed=0, sampling=False).proposals])
+sys.exit(run(["plan", "--model", "tiny-gpt", "--cluster", "local-cpu", "--devices=2", "--mini-batch-size=8"]))
+"""
+
+
+def test_without_optuna_plans_are_made_and_trials_proposed() -> None:
+    """It is an extra: without the sampler the best by expected improvement are tried."""
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {str(root)!r})\n{WITHOUT_OPTUNA}"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("['correction']")

@@ -46,14 +46,14 @@ def test_nothing_measured_has_no_error_and_no_winner() -> None:
 
 
 def test_the_document_is_the_plan_with_its_trials() -> None:
-    """Its keys are those of a plan and `trials`, `model_error`, `winner`, `trials_saved`, `stopped`."""
+    """Its keys are those of a plan and `trials`, `model_error`, `winner`, `model_choice`, `trials_saved`, `stopped`."""
     plan, request = make_plan(), make_request()
     options = options_of(request, library)
     rows = [make_trial(options[0], factor=1.2), make_trial(options[1], status="out_of_memory")]
     document = tuning(plan, options, rows, stopped="2 of 2 trials were started").model_dump(mode="json")
 
     assert set(document) - set(Plan.model_fields) == {
-        "trials", "model_error", "winner", "trials_saved", "stopped",
+        "trials", "model_error", "winner", "model_choice", "trials_saved", "stopped",
     }  # fmt: skip
     assert {name: document[name] for name in Plan.model_fields} == plan.model_dump(mode="json")
     by_status = {trial["status"]: trial for trial in document["trials"]}
@@ -81,9 +81,9 @@ def test_options_are_what_fits_fastest_first_with_the_plans_choice_ahead() -> No
 
 def test_a_trial_that_is_ok_needs_a_time_and_no_other_has_one() -> None:
     """A row that cannot be is refused where it is made."""
-    with pytest.raises(RequestError, match="has one exactly when it is ok"):
+    with pytest.raises(RequestError, match="has one exactly when it is ok or noisy"):
         Trial(make_configuration(), 1.0, TrialStatus.OK)
-    with pytest.raises(RequestError, match="has one exactly when it is ok"):
+    with pytest.raises(RequestError, match="has one exactly when it is ok or noisy"):
         Trial(make_configuration(), 1.0, TrialStatus.FAILED, measured_s=1.0)
     with pytest.raises(RequestError, match="finite time above 0"):
         Trial(make_configuration(), 1.0, TrialStatus.OK, measured_s=float("nan"))
