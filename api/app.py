@@ -54,16 +54,20 @@ ROUTERS = (
 )
 
 
-def create_app(settings: Settings | None = None, *, service: Service | None = None) -> FastAPI:
+def create_app(
+    settings: Settings | None = None, *, service: Service | None = None, with_worker: bool = False
+) -> FastAPI:
     """The application; raises ServiceError when the address or the database does not allow it to start.
 
-    `service` stands in for the one that the settings describe.
+    `service` stands in for the one that the settings describe. `with_worker` says that one is started beside
+    it, so that who asks for trials before that has come is not refused.
     """
     settings = settings or (service.settings if service else Settings.from_environment())
     check_bind(settings.host, keys_are_required=settings.keys_are_required)
     running = service or Service(
         settings=settings,
         database=open_database(settings.database_url, pool_size=settings.database_pool_size),
+        expects_worker=with_worker,
     )
     if settings.bootstrap_key_file is not None:
         _make_first_key(running, Path(settings.bootstrap_key_file))

@@ -21,6 +21,7 @@ NAMES = (
     "timeline_words.js",
     "timeline.js",
     "form.js",
+    "live.js",
     "icon.svg",
     "plotly.js",
 )

@@ -17,7 +17,7 @@ from api.service import Service
 from api.tables import DocumentKind, JobRow
 from profiles import library
 from profiles.timings import Profile
-from tuner.assignments import DEFAULT_ATTENTION, ProfileJobRequest
+from tuner.assignments import DEFAULT_ATTENTION, ProfileJobRequest, ProfileModel, read_piece
 from tuner.errors import UnsupportedModelError
 from tuner.families import FAMILIES
 from tuner.inputs import gather
@@ -143,7 +143,7 @@ def model_of_profile(session: Session, profile: Profile) -> str | InlineModel:
             'the preset or give {"config": {...}} instead, and the service measures it where trials run, '
             "or leave refine out"
         )
-    return ProfileJobRequest.model_validate(row.payload).model
+    return read_piece(ProfileModel, row.payload, name="the job that measured it").model
 
 
 def _check_attention(session: Session, request: PlanRequest, profile: Profile | None) -> None:

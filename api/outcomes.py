@@ -8,7 +8,7 @@ from api.tables import Study, StudyTrial
 from tuner.plan import ConfigurationDocument, Plan
 from tuner.refinement import Proposal, Stop
 from tuner.trials import Option
-from tuner.tuning import summarise
+from tuner.tuning import Tuning, summarise
 
 
 def beginning(plan: Plan) -> dict[str, Any]:
@@ -41,6 +41,21 @@ def proposal(made: Proposal) -> dict[str, Any]:
     """Why something is tried, as it is kept beside the trial."""
     numbers = {key: getattr(made, key) for key in ("predicted_s", "expected_s", "low_s", "high_s")}
     return numbers | {"by": made.by, "reason": made.reason}
+
+
+def as_tuning(plan: Plan, study: Study, trials: list[StudyTrial]) -> Tuning | None:
+    """The plan with the trials, as reports show it; None where no trials were asked for."""
+    told = tuning(study, trials)
+    if told is None:
+        return None
+    kept = {name: getattr(plan, name) for name in Plan.model_fields}
+    winner = told.pop("winner")
+    configuration = winner["configuration"] if winner else None
+    return Tuning.model_validate(
+        kept
+        | {key: value for key, value in told.items() if key in Tuning.model_fields}
+        | {"winner": configuration},
+    )
 
 
 def tuning(study: Study, trials: list[StudyTrial]) -> dict[str, Any] | None:

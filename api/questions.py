@@ -12,6 +12,7 @@ from profiles import library
 from profiles.calibration import Calibration
 from profiles.cluster import ClusterProfile, Link
 from profiles.timings import Profile
+from tuner.assignments import read_piece
 from tuner.request import InlineCluster, InlineModel, PlanRequest, read_request
 
 
@@ -28,7 +29,7 @@ def question_of(session: Session, study: Study) -> Question:
     """The question of a study as it stands; raises as `stored_profile` does."""
     request = read_request(study.request)
     if study.links is not None:
-        cluster = with_link(cluster_of(request), Link.model_validate(study.links))
+        cluster = with_link(cluster_of(request), read_piece(Link, study.links, name="the measured link"))
         request = request.model_copy(update={"cluster": InlineCluster(document=cluster)})
     profile = stored_profile(session, named_profile(request) or study.profile)
     return Question(request, profile, stored_calibration(session, request.calibration))

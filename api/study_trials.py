@@ -13,7 +13,7 @@ from api.queue import NewJob
 from api.study_events import note
 from api.tables import JobRow, Study, StudyTrial
 from profiles.document import canonical_json
-from tuner.assignments import TrialConfiguration, TrialResult
+from tuner.assignments import TrialConfiguration, TrialResult, read_piece
 from tuner.configuration import Configuration
 from tuner.messages import FINAL_STATUSES, JobStatus
 from tuner.trial_rows import row_of
@@ -89,7 +89,9 @@ def as_row(trial: StudyTrial) -> Trial:
     if trial.status in UNENDED:
         return Trial(configuration, predicted_s, trial.status)
     if "status" in (trial.result or {}):
-        return row_of(configuration, predicted_s, TrialResult.model_validate(trial.result, strict=False))
+        return row_of(
+            configuration, predicted_s, read_piece(TrialResult, trial.result, name="the result of a trial")
+        )
     return Trial(configuration, predicted_s, TrialStatus.FAILED, message=(trial.result or {}).get("message"))
 
 

@@ -1,6 +1,7 @@
 """What does a study wait for? For its jobs: which, since when, and which workers could do them, in words."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import or_, select
@@ -23,9 +24,8 @@ def waiting_for(session: Session, studies: Sequence[Study], *, now: datetime) ->
     if not going_on:
         return {}
     jobs = _jobs(session, going_on)
-    present = workers.connected(session, now=now)
-    names = _names(session, jobs)
-    return {study.id: _words(study, _of(study, jobs), present, names=names)[:_LONGEST] for study in going_on}
+    scene = _Scene(workers.connected(session, now=now), _names(session, jobs), now)
+    return {study.id: scene.of_study(study, _of(study, jobs))[:_LONGEST] for study in going_on}
 
 
 def _jobs(session: Session, studies: Sequence[Study]) -> list[JobRow]:
@@ -51,32 +51,45 @@ def _names(session: Session, jobs: list[JobRow]) -> dict[str, str]:
     return {row.id: row.name for row in found}
 
 
-def _words(study: Study, jobs: list[JobRow], present: list[WorkerInventory], *, names: dict[str, str]) -> str:
-    if not jobs:
-        doing = {
-            StudyStatus.QUEUED: "to be looked at",
-            StudyStatus.SEARCHING: "the search over its configurations",
-        }.get(study.status, "the next choice")
-        return f"{doing}, since {study.updated_at:%H:%M:%S} UTC"
-    # What runs is told first: it will end.
-    jobs = sorted(jobs, key=lambda row: row.status != JobStatus.RUNNING)
-    told = "; ".join(_job(row, present, names) for row in jobs[:_TOLD])
-    more = len(jobs) - _TOLD
-    return f"{told}; and {more} more job{'s' * (more > 1)}" if more > 0 else told
+@dataclass(frozen=True)
+class _Scene:
+    """Who is there at a moment."""
 
+    present: list[WorkerInventory]
+    names: dict[str, str]
+    """Of workers that hold or held a job."""
+    now: datetime
 
-def _job(row: JobRow, present: list[WorkerInventory], names: dict[str, str]) -> str:
-    what = f"{row.kind} job {row.id}"
-    if row.status == JobStatus.RUNNING:
-        worker = names.get(row.worker_id or "", row.worker_id)
-        doing = (row.progress or {}).get("doing")
-        return (
-            f"{what}, begun at {row.started_at or row.updated_at:%H:%M:%S} UTC on worker {worker}, attempt "
-            f"{row.attempts} of {row.max_attempts}" + (f": {doing}" if doing else "")
-        )
-    able = [worker.name for worker in present if workers.fits(row, worker)]
-    since = f"{what}, queued since {row.created_at:%H:%M:%S} UTC"
-    if not able:
-        return f"{since}, for {workers.needed(row, present)}"
-    named = ", ".join(able[:_NAMED]) + (", ..." if len(able) > _NAMED else "")
-    return f"{since}, for one of {len(able)} connected workers that can do it ({named})"
+    def of_study(self, study: Study, jobs: list[JobRow]) -> str:
+        """What a study with these jobs waits for."""
+        if not jobs:
+            doing = {
+                StudyStatus.QUEUED: "to be looked at",
+                StudyStatus.SEARCHING: "the search over its configurations",
+            }.get(study.status, "the next choice")
+            return f"{doing}, since {study.updated_at:%H:%M:%S} UTC"
+        # What runs is told first: it will end.
+        jobs = sorted(jobs, key=lambda row: row.status != JobStatus.RUNNING)
+        told = "; ".join(map(self.of_job, jobs[:_TOLD]))
+        more = len(jobs) - _TOLD
+        return f"{told}; and {more} more job{'s' * (more > 1)}" if more > 0 else told
+
+    def of_job(self, row: JobRow) -> str:
+        """Which job it is, since when, and who does it or could."""
+        what, worker = f"{row.kind} job {row.id}", self.names.get(row.worker_id or "", row.worker_id)
+        since = f"{what}, queued since {row.created_at:%H:%M:%S} UTC"
+        if row.status == JobStatus.RUNNING:
+            if row.lease_expires_at is None or row.lease_expires_at > self.now:
+                doing = (row.progress or {}).get("doing")
+                return (
+                    f"{what}, begun at {row.started_at or row.updated_at:%H:%M:%S} UTC on worker {worker}, "
+                    f"attempt {row.attempts} of {row.max_attempts}{f': {doing}' if doing else ''}"
+                )
+            since = (
+                f"{what}, left at {row.lease_expires_at:%H:%M:%S} UTC by worker {worker}, which fell silent"
+            )
+        able = [each.name for each in self.present if workers.fits(row, each)]
+        if not able:
+            return f"{since}, for {workers.needed(row, self.present)}"
+        named = ", ".join(able[:_NAMED]) + (", ..." if len(able) > _NAMED else "")
+        return f"{since}, for one of {len(able)} connected workers that can do it ({named})"

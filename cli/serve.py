@@ -50,7 +50,7 @@ def serve(
     settings = Settings.from_environment(host=host, port=port, database_url=database_url)
     check_bind(settings.host, keys_are_required=settings.keys_are_required)
     with _bind(settings.host, settings.port) as listener:
-        app = create_app(settings)
+        app = create_app(settings, with_worker=with_worker)
         config = uvicorn.Config(
             app,
             root_path=settings.root_path,

@@ -8,6 +8,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from api import studies, timelines
 from api.auth import READING
 from api.headers import STANDALONE_POLICY
+from api.outcomes import as_tuning
 from api.paging import Cursor, Limit, slice_page
 from api.problems import responses
 from api.reports.report import render_report
@@ -108,9 +109,11 @@ def read_report(study_id: StudyId, service: ServiceDependency) -> HTMLResponse:
     """The report as one HTML file that opens without a network."""
     with service.database.reading() as session:
         question, plan = studies.read_question(session, study_id)
+        study = studies.find_study(session, study_id)
+        tuning = as_tuning(plan, study, read_trials(session, study_id))
     timeline = timelines.read_embedded(question, plan)
     return HTMLResponse(
-        render_report(plan, standalone=True, timeline=timeline),
+        render_report(tuning or plan, standalone=True, timeline=timeline),
         headers={
             "Content-Security-Policy": STANDALONE_POLICY,
             "Content-Disposition": f'inline; filename="chimera-{study_id}.html"',

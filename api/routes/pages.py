@@ -1,6 +1,8 @@
 """/ and /studies/{id}: the pages that people read, and what they load."""
 
-from typing import Annotated
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
@@ -9,12 +11,17 @@ from api import studies
 from api.assets import NAMES, asset
 from api.auth import READING
 from api.catalogue import catalogue
+from api.outcomes import as_tuning
 from api.pages import page
 from api.paging import Cursor
 from api.problems import NotFoundProblem
+from api.reports.live import render_live, render_state
 from api.reports.report import StudyNote, render_report
-from api.service import BaseDependency, ServiceDependency
+from api.service import BaseDependency, Service, ServiceDependency
+from api.study_trials import read_trials
+from api.tables import FINAL
 from tuner.plan import Plan
+from tuner.tuning import Tuning
 
 STUDIES_ON_A_PAGE = 25
 _FOR_EVER = "public, max-age=31536000, immutable"
@@ -45,12 +52,39 @@ def show_index(
 
 @router.get("/studies/{study_id}", dependencies=[READING])
 def show_study(study_id: str, service: ServiceDependency, base: BaseDependency) -> HTMLResponse:
-    """The report of a study."""
+    """The report of a study, or how far it is."""
+    seen = _see(study_id, service, base)
+    if seen.plan is None or not seen.is_final:
+        return HTMLResponse(render_live(seen.document, seen.tuning, base=base))
+    asked = seen.document["created_at"]
+    note = StudyNote(study_id, seen.document["name"], f"{datetime.fromisoformat(asked):%d %B %Y, %H:%M} UTC")
+    return HTMLResponse(render_report(seen.tuning or seen.plan, standalone=False, study=note, base=base))
+
+
+@router.get("/studies/{study_id}/state", dependencies=[READING])
+def show_state(study_id: str, service: ServiceDependency, base: BaseDependency) -> HTMLResponse:
+    """How far a study is, to be put into its page."""
+    seen = _see(study_id, service, base)
+    return HTMLResponse(render_state(seen.document, seen.tuning, base=base))
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A study at one moment."""
+
+    document: dict[str, Any]
+    plan: Plan | None
+    tuning: Tuning | None
+    is_final: bool
+
+
+def _see(study_id: str, service: Service, base: str) -> _Seen:
     with service.database.reading() as session:
         study = studies.find_study(session, study_id)
-        plan = Plan.model_validate(studies.find_plan(session, study_id))
-    note = StudyNote(study.id, study.name, f"{study.created_at:%d %B %Y, %H:%M} UTC")
-    return HTMLResponse(render_report(plan, standalone=False, study=note, base=base))
+        document = studies.study_document(session, study, base=base, now=service.clock())
+        plan = Plan.model_validate(study.plan) if study.plan is not None else None
+        tuning = as_tuning(plan, study, read_trials(session, study_id)) if plan is not None else None
+        return _Seen(document, plan, tuning, study.status in FINAL)
 
 
 @router.get("/assets/{digest}/{name}")

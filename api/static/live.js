@@ -1,0 +1,49 @@
+// How does the page of a study follow it? It listens to the study's events, and fetches its state when one comes.
+"use strict";
+
+(function () {
+  const live = document.getElementById("live");
+  const said = document.getElementById("said");
+  if (!live || !live.dataset.events || !window.EventSource) return;
+  const source = new EventSource(live.dataset.events);
+  let waiting = null;
+  let again = false;
+
+  async function refresh() {
+    let answer;
+    try {
+      answer = await fetch(live.dataset.state, { headers: { Accept: "text/html" } });
+    } catch {
+      return; // The stream finds out when the service is back.
+    }
+    if (!answer.ok) return;
+    const text = await answer.text();
+    const tops = [...live.querySelectorAll(".scroll")].map((part) => part.scrollLeft);
+    live.innerHTML = text;
+    [...live.querySelectorAll(".scroll")].forEach((part, at) => { part.scrollLeft = tops[at] ?? 0; });
+  }
+
+  // Events come in bunches: one fetch answers them all.
+  function soon() {
+    if (waiting !== null) { again = true; return; }
+    waiting = setTimeout(async () => {
+      await refresh();
+      waiting = null;
+      if (again) { again = false; soon(); }
+    }, 150);
+  }
+
+  function isFinal(status) {
+    return ["done", "failed", "cancelled"].includes(status);
+  }
+
+  source.addEventListener("status", (event) => {
+    const status = JSON.parse(event.data).status;
+    said.textContent = `The study is ${status}.`;
+    if (!isFinal(status)) return soon();
+    source.close();
+    location.reload(); // The report takes the place of this page.
+  });
+  source.addEventListener("trial", soon);
+  source.addEventListener("waiting", soon);
+})();
