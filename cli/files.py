@@ -56,6 +56,17 @@ def write_whole(path: Path, text: str) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def check_writable(path: Path) -> None:
+    """Raise InputError now for a file that could not be written later, after long work."""
+    folder = path.resolve().parent
+    if path.exists() and not path.is_file():
+        raise InputError(f"cannot write {_shown(path)}: it is not a file")
+    if not folder.is_dir():
+        raise InputError(f"cannot write {_shown(path)}: there is no folder {_shown(folder)}")
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"cannot write {_shown(path)}: no permission to write into {_shown(folder)}")
+
+
 def hand_out(
     document: Document, *, output: Path | None, as_json: bool, told: str, table: Callable[[], Iterable[str]]
 ) -> None:

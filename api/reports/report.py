@@ -8,9 +8,11 @@ from api.reports import inline, reasons
 from api.reports.memory import fullest, memory_chart
 from api.reports.quantities import NO_BREAK
 from api.reports.throughput import throughput_chart
+from api.reports.tried import tried, why_measured
 from tuner.exports import export
 from tuner.exports.errors import ExportError
 from tuner.plan import Plan
+from tuner.tuning import Tuning
 
 EXPORT_NAMES = {
     "megatron": "Megatron-LM",
@@ -52,22 +54,26 @@ def render_report(
     study: StudyNote | None = None,
     base: str = "",
     timeline: dict[str, Any] | str | None = None,
+    measured_timeline: bool = False,
 ) -> str:
     """The report as HTML. Standalone it is one file that needs no network; else `base` serves its assets.
 
-    A standalone report holds `timeline`, or the reason why there is none; online it is fetched.
+    A standalone report holds `timeline`, simulated or measured, or the reason why there is none; online it is
+    fetched. A plan that is a Tuning brings its trials.
     The bytes depend on the arguments alone: no clock, no host.
     """
     context: dict[str, Any] = {
         "plan": plan,
         "study": study,
-        "why": reasons.why_chosen(plan),
+        "why": why_measured(plan) if isinstance(plan, Tuning) else reasons.why_chosen(plan),
         "rejected_sentence": reasons.rejected_sentence(plan),
         "rejected_groups": reasons.rejected_groups(plan),
         "launch": launch_settings(plan),
         "charts": _charts(plan),
         "facts": _facts(plan),
         "timeline": timeline,
+        "measured_timeline": measured_timeline,
+        "tried": tried(plan) if isinstance(plan, Tuning) else None,
         "scripts": inline.SCRIPTS,
         "policy": inline.policy() if standalone else None,
         "kept_free": _kept_free(plan),

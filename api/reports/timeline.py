@@ -10,6 +10,7 @@ from tuner.errors import TunerError
 from tuner.inputs import Library
 from tuner.plan import Plan
 from tuner.request import PlanRequest
+from tuner.timeline import Timeline
 from tuner.timeline_document import timeline_document
 
 MOST_EMBEDDED_BYTES = 2_400_000
@@ -24,8 +25,11 @@ def embedded_timeline(
         timeline = enact_chosen(request, plan, library, profile=profile)
     except (TunerError, DocumentError) as error:
         return str(error)
-    if timeline is None:
-        return None
+    return None if timeline is None else embedded(timeline)
+
+
+def embedded(timeline: Timeline) -> dict[str, Any] | str:
+    """A timeline, simulated or measured, or why it is too long."""
     document = timeline_document(timeline)
     size = len(json.dumps(document, separators=(",", ":")))
     if size <= MOST_EMBEDDED_BYTES:

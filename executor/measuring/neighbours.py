@@ -20,6 +20,7 @@ from executor.launchers.local import launch_locally
 from executor.launchers.outcome import Status
 from executor.launchers.rank_process import Rank
 from executor.launchers.watchdog import Limits
+from executor.measuring.overheard import tell
 from executor.measuring.profiling import Plan, take_profile
 from executor.models.sources import describe_model, open_model
 from profiles.document import Attention, Precision
@@ -41,6 +42,8 @@ class Crowd:
     precision: Precision | None = None
     attention: Attention | None = None
     timeout_s: float = 1_800.0
+    told: str | None = None
+    """Where the first process writes how far it has come, for an `Overheard`."""
 
 
 def take_crowded_profile(crowd: Crowd, plan: Plan) -> Profile:
@@ -81,6 +84,8 @@ def run(spec: Mapping[str, Any], rank: Rank) -> dict[str, Any]:
 
     def together(done: int, total: int, what: str) -> None:
         rank.progress.doing(f"measuring {what}, {done} of {total}")
+        if rank.rank == 0:
+            tell(crowd.told, done, total=total, what=what)
         dist.barrier()
 
     profile = take_profile(model, plan, name=description.name, description=description, progress=together)

@@ -87,6 +87,20 @@ def _is_quiet(
     return taken_s <= max(OTHERS_SHARE * cores * length_s, TICKS_S) and slowest <= REFERENCE_RATIO
 
 
+def wait_until_quiet(most_s: float) -> bool:
+    """Whether others took less than OTHERS_SHARE of the cores for a second, within so long."""
+    end, cores = time.monotonic() + most_s, len(os.sched_getaffinity(0))
+    while time.monotonic() < end:
+        before = sample_load()
+        time.sleep(1.0)
+        after = sample_load()
+        busy_s = (after.busy_s + after.steal_s) - (before.busy_s + before.steal_s)
+        others_s = busy_s - (after.own_s - before.own_s)
+        if others_s <= OTHERS_SHARE * cores * (after.at_s - before.at_s):
+            return True
+    return False
+
+
 class LoadMonitor:
     """Samples the machine in a thread, as a context manager; the loop takes about a millisecond a sample."""
 
