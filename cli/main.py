@@ -17,6 +17,8 @@ from cli.run import run as run_command
 from cli.score import score
 from cli.serve import serve
 from cli.simulate import simulate
+from cli.study import cancel, export, report, watch
+from cli.submit import submit
 from cli.worker import worker
 
 EXAMPLE = "chimera plan --model bert-48 --cluster piz-daint --devices 32 --mini-batch-size 512"
@@ -36,7 +38,8 @@ def app(debug: bool) -> None:
 
 
 COMMANDS = (
-    plan, simulate, run_command, score, list_documents, profile, links, serve, worker, key, database,
+    plan, simulate, run_command, score, list_documents, profile, links,
+    submit, watch, report, export, cancel, serve, worker, key, database,
 )  # fmt: skip
 for command in COMMANDS:
     app.add_command(command)

@@ -155,12 +155,14 @@ class ServiceClient:
         params: Mapping[str, Any] | None = None,
         answer_s: float = ANSWER_S,
         patience_s: float | None = None,
+        idempotency_key: str | None = None,
     ) -> httpx.Response:
         """Any call, repeated while nobody answers, for `patience_s` seconds from its start.
 
-        Raises RefusedError for a problem, UnreachableError when the patience is at its end.
+        A POST has one Idempotency-Key for all repetitions, a new one unless it is given. Raises RefusedError
+        for a problem, UnreachableError when the patience is at its end.
         """
-        headers = {"Idempotency-Key": secrets.token_hex(16)} if method == "POST" else {}
+        headers = {"Idempotency-Key": idempotency_key or secrets.token_hex(16)} if method == "POST" else {}
         # NaN is no JSON: httpx refuses it here, before anything is sent.
         request = {"json": body} if body is not None else {}
         patience_s = self._patience_s if patience_s is None else patience_s

@@ -23,7 +23,9 @@ def read_examples(help_text: str) -> list[list[str]]:
 
 
 COMMANDS = walk(app)
-WITH_A_SERVICE = {("serve",), ("worker",), ("key", "revoke")}
+ASKING = {"submit", "watch", "report", "export", "cancel"}
+"""Their examples run in test_submit.py."""
+WITH_A_SERVICE = {("serve",), ("worker",), ("key", "revoke"), *((name,) for name in ASKING)}
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
@@ -51,7 +53,7 @@ def test_the_example_runs(
 def test_help_lists_only_commands_that_exist(chimera: Shell) -> None:
     """Nothing is promised."""
     measuring = {"run", "score", "profile", "links"}
-    promised = {"plan", "simulate", "list", "serve", "worker", "key", "database"} | measuring
+    promised = {"plan", "simulate", "list", "serve", "worker", "key", "database"} | measuring | ASKING
     assert set(app.commands) == promised
     assert all(name in chimera("--help").out for name in app.commands)
 
