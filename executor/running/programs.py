@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tuner.schedules.lowering import Lowering, lower
 from tuner.schedules.ordering import in_common_order
-from tuner.schedules.program import Program
+from tuner.schedules.program import Kind, Program
 from tuner.schedules.updates import Synchronization, SyncPolicy
 
 
@@ -25,3 +25,8 @@ def lowered(
     synchronization = Synchronization(policy=policy, buckets=buckets, sharded=sharded, tied=groups)
     program = lower(generated, Lowering(synchronization))
     return in_common_order(program) if ordered else program
+
+
+def backward_parts(program: Program) -> int:
+    """Parts of a micro-batch that have backwards, and graphs, of their own: 2 under halving."""
+    return int(program.columns.parts[program.columns.kind == Kind.B].max(initial=1))

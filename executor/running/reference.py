@@ -28,42 +28,55 @@ def learn(
     *,
     optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer],
     micro_batches: int = 1,
+    parts: int = 1,
     clip_norm: float | None = None,
     seed: int = 0,
 ) -> Learnt:
     """Train all layers as they are, an optimizer step for each mini-batch.
 
-    With several micro-batches a mini-batch is cut as the pipelines of `micro_batches` in all would cut it, so
-    that dropout draws the same masks; the gradient is Σ n·g / Σn, whatever their number.
+    With several micro-batches, and parts of each, a mini-batch is cut as the pipelines of `micro_batches` in
+    all would cut it (halving has two parts), so that dropout draws the same masks; the gradient is
+    Σ n·g / Σn, whatever their number.
     """
     model = nn.ModuleList(layers).train()
-    stepper = optimizer([parameter for parameter in model.parameters() if parameter.requires_grad])
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    stepper = optimizer(trained) if trained else None
     learnt = Learnt()
     for iteration, (inputs, targets) in enumerate(batches):
-        stepper.zero_grad()
-        pieces = [torch.tensor_split(tensor, micro_batches) for tensor in (*as_tensors(inputs), targets)]
-        total = sum(loss.count(target) for target in pieces[-1])
+        model.zero_grad()
+        pieces = _cut((*as_tensors(inputs), targets), micro_batches, parts)
+        total = sum(loss.count(target) for _, (*_, target) in pieces) or 1.0
         summed = 0.0
-        for number, (*values, target) in enumerate(zip(*pieces, strict=True)):
-            outputs = _forward(layers, tuple(values), seed=seed, iteration=iteration, micro_batch=number)
-            mean = loss.loss_function(outputs, target)
+        for (number, part), (*values, target) in pieces:
+            draw = {"iteration": iteration, "micro_batch": number, "part": part}
+            mean = loss.loss_function(_forward(layers, tuple(values), seed=seed, **draw), target)
             count = loss.count(target)
-            torch.autograd.backward(mean, torch.full_like(mean, count / total))
+            if mean.requires_grad:
+                torch.autograd.backward(mean, torch.full_like(mean, count / total))
             summed += count * mean.item()
         learnt.losses.append(summed / total)
         learnt.gradients = {name: gradient.clone() for name, gradient in _gradients(layers)}
         if clip_norm is not None:
-            nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
-        stepper.step()
+            nn.utils.clip_grad_norm_(trained, clip_norm)
+        if stepper is not None:
+            stepper.step()
     learnt.weights = {f"layers.{name}": value.detach().clone() for name, value in model.state_dict().items()}
     return learnt
 
 
-def _forward(
-    layers: Sequence[nn.Module], values: Tensors, *, seed: int, iteration: int, micro_batch: int
-) -> Tensors:
+def _cut(tensors: Tensors, micro_batches: int, parts: int) -> list[tuple[tuple[int, int], Tensors]]:
+    """((micro-batch, part), its piece of every tensor), in order."""
+    cut = [[piece.chunk(parts) for piece in torch.tensor_split(tensor, micro_batches)] for tensor in tensors]
+    return [
+        ((number, part), tuple(pieces[number][part] for pieces in cut))
+        for number in range(micro_batches)
+        for part in range(parts)
+    ]
+
+
+def _forward(layers: Sequence[nn.Module], values: Tensors, *, seed: int, **draw: int) -> Tensors:
     for number, layer in enumerate(layers):
-        seed_layer(seed, iteration=iteration, micro_batch=micro_batch, part=0, layer=number)
+        seed_layer(seed, layer=number, **draw)
         values = as_tensors(layer(*values))
     return values
 

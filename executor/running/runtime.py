@@ -5,6 +5,7 @@ from itertools import groupby
 from typing import NamedTuple, Protocol
 
 from executor.errors import ConfigurationError
+from executor.running.programs import backward_parts
 from executor.running.releases import release_points
 from executor.transport import Transport
 from executor.values import Tensors
@@ -100,7 +101,7 @@ class Runtime:
         self._collectives = collectives
         self._updates = updates
         self._recorder = recorder
-        self._halves = int(program.columns.parts[program.columns.kind == Kind.B].max(initial=1))
+        self._halves = backward_parts(program)
         self._releases = release_points(program, rank)
         self._instructions = self._read(program.ranks[rank])
         self._values: dict[Message, Tensors] = {}

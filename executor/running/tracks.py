@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from executor.running.assembly import Assembly, Place
 from executor.running.batches import Batches
 from executor.running.probing import Specs, message_specs, probe_cuts
+from executor.running.programs import backward_parts
 from executor.running.recording import Recording, count_events
 from executor.running.runtime import Recorder, Runtime, Updates
 from executor.transport import Transport, make_transport
 from executor.works import Work
-from tuner.schedules.program import Kind, Program
+from tuner.schedules.program import Program
 
 _MOST_SHAPES = 16
 """Shapes of micro-batches whose messages are remembered."""
@@ -58,8 +59,7 @@ class Tracks:
             updates=self._updates,
             recorder=recorder or Recording(count_events(program, rank)),
         )
-        halves = program.columns.parts[program.columns.kind == Kind.B]
-        return Track(program, runtime, transport, int(halves.max(initial=1)))
+        return Track(program, runtime, transport, backward_parts(program))
 
     def announce(self, track: Track, feed: Batches) -> None:
         """Agree on the shapes of all messages, if micro-batches of such shapes have not been seen before."""

@@ -13,18 +13,19 @@ from executor.errors import ConfigurationError
 from executor.launchers.rank_process import Rank
 from executor.running.layout import Layout
 from executor.running.probing import message_specs
+from executor.running.programs import backward_parts
 from executor.running.recording import Recording, count_events
 from executor.running.runtime import Runtime
 from executor.transport import Transport, make_transport
 from executor.trials.emulation import EmulatedUpdates, EmulatedWork, sharpen_sleep
-from executor.trials.iterations import RankIterations, time_iterations
+from executor.trials.iterations import on_one_machine, time_iterations
 from executor.trials.prepared_trial import PreparedTrial, prepare
 from executor.trials.trial_request import read_trial
 from executor.trials.watched import WatchedRecording, event_operations
 from executor.values import Tensors
 from executor.weights.groups import ParameterGroups
 from executor.works import Passage, Target
-from tuner.schedules.program import Kind, Op
+from tuner.schedules.program import Op
 
 Place = tuple[int, int]
 
@@ -49,7 +50,7 @@ class NoSamples:
 
 
 def run(spec: Mapping[str, Any], rank: Rank) -> dict[str, Any]:
-    """Time the iterations of the request `spec`: the fields of executor.trials.trial.RankResult."""
+    """Time the iterations of the request `spec`: the fields of executor.trials.rank_result.RankResult."""
     prepared = prepare(read_trial(dict(spec)))
     request = prepared.request
     rank.progress.doing("connecting")
@@ -69,7 +70,7 @@ def run(spec: Mapping[str, Any], rank: Rank) -> dict[str, Any]:
         warm_up=0 if whole else request.warm_up,
         settled=rank.memory.restart,
     )
-    return _result(measured, rank)
+    return measured.document() | {"memory": rank.memory.read().document()}
 
 
 def _runtime(prepared: PreparedTrial, layout: Layout, recorder: WatchedRecording) -> Runtime:
@@ -78,7 +79,7 @@ def _runtime(prepared: PreparedTrial, layout: Layout, recorder: WatchedRecording
     if emulated is None:
         raise ConfigurationError("an emulated trial needs to know what its stages take: give `emulate`")
     groups = ParameterGroups(program.placement, ranks=layout.groups)
-    updates = EmulatedUpdates(emulated, groups)
+    updates = EmulatedUpdates(emulated, groups, one_machine=on_one_machine())
     last = program.stages - 1
     works = {
         (pipe, stage): EmulatedWork(emulated, share=program.chunks, last=stage == last)
@@ -101,18 +102,9 @@ def _transport(prepared: PreparedTrial, layout: Layout, works: Mapping[Place, Em
     transport = make_transport(
         program, layout.rank, group_ranks=layout.own_group, device=torch.device("cpu"), backend="gloo"
     )
-    parts = int(program.columns.parts[program.columns.kind == Kind.B].max(initial=1))
+    parts = backward_parts(program)
     leaving = [works[0, stage].probe((), parts=parts) for stage in range(program.stages - 1)]
     transport.expect(
         message_specs(program, dict.fromkeys(range(program.micro_batches), leaving), parts=parts)
     )
     return transport
-
-
-def _result(measured: RankIterations, rank: Rank) -> dict[str, Any]:
-    return {
-        "start_s": measured.start_s.tolist(),
-        "end_s": measured.end_s.tolist(),
-        "moments": measured.moments.tolist(),
-        "memory": rank.memory.read().document(),
-    }

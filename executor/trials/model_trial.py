@@ -16,6 +16,7 @@ from executor.models.sources import Model, open_model
 from executor.running.assembly import Assembly, Settings
 from executor.running.checking import compare, worst
 from executor.running.layout import Layout, cut_layers
+from executor.running.programs import backward_parts
 from executor.running.recording import Recording, count_events
 from executor.running.reference import Learnt, learn
 from executor.running.training import Training
@@ -79,13 +80,7 @@ def run(spec: Mapping[str, Any], rank: Rank) -> dict[str, Any]:
         warm_up=0 if whole else request.warm_up,
         settled=rank.memory.restart,
     )
-    return {
-        "start_s": measured.start_s.tolist(),
-        "end_s": measured.end_s.tolist(),
-        "moments": measured.moments.tolist(),
-        "memory": rank.memory.read().document(),
-        "check": check,
-    }
+    return measured.document() | {"memory": rank.memory.read().document(), "check": check}
 
 
 def layer_counts(model: Model, stages: int, blocks: Sequence[int] | None = None) -> tuple[int, ...]:
@@ -105,7 +100,7 @@ def _run(training: Training, batches: Sequence[Batch]) -> None:
 
 def _backend(request: TrialRequest, rank: Rank) -> str:
     """NCCL where every rank has a device of its own."""
-    if request.device == "cuda" and torch.cuda.device_count() >= rank.ranks:
+    if request.device == "cuda" and rank.has_own_device:
         return "cpu:gloo,cuda:nccl"
     return "gloo"
 
@@ -135,6 +130,7 @@ def _train(
             tied=tuple(tuple(group) for group in model.tied),
             precision=request.precision,
             optimizer_sharding=request.optimizer_sharding,
+            compression=request.compression,
             sync_policy=request.sync_policy,
             buckets=request.buckets,
             seed=request.seed,
@@ -156,7 +152,7 @@ def _check(prepared: PreparedTrial, model: Model, rank: Rank) -> dict[str, Any]:
     request = prepared.request
     rank.progress.doing("training in one process, to compare with")
     batches = _batches(model, request, CHECKED_STEPS)
-    box: list[Learnt | None] = [_learnt(request, model, batches) if rank.rank == 0 else None]
+    box: list[Learnt | None] = [_learnt(prepared, model, batches) if rank.rank == 0 else None]
     dist.broadcast_object_list(box)
     rank.progress.doing("training in the pipeline, to compare")
     training = _train(prepared, model, rank)
@@ -168,8 +164,8 @@ def _check(prepared: PreparedTrial, model: Model, rank: Rank) -> dict[str, Any]:
     return asdict(check) | {"passed": check.passes(request.precision), "steps": CHECKED_STEPS}
 
 
-def _learnt(request: TrialRequest, model: Model, batches: Sequence[Batch]) -> Learnt:
-    layers = model.build()
+def _learnt(prepared: PreparedTrial, model: Model, batches: Sequence[Batch]) -> Learnt:
+    request, layers = prepared.request, model.build()
     model.share(layers)
     return learn(
         layers,
@@ -177,5 +173,6 @@ def _learnt(request: TrialRequest, model: Model, batches: Sequence[Batch]) -> Le
         batches,
         optimizer=OPTIMIZERS[request.optimizer],
         micro_batches=request.micro_batches * request.width,
+        parts=backward_parts(prepared.program),
         seed=request.seed,
     )

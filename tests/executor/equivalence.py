@@ -57,6 +57,11 @@ class Case:
     by_micro_batches: bool = False
     """Whether the one process cuts its mini-batches alike: what it draws, or counts, depends on them."""
 
+    @property
+    def parts(self) -> int:
+        """Into how many parts the one process cuts each of them: halving draws for every half."""
+        return 2 if self.by_micro_batches and self.configuration.scaling == "halving" else 1
+
     def reference(self) -> Learnt:
         """What one process learns."""
         pieces = self.configuration.micro_batches * self.configuration.width
@@ -66,6 +71,7 @@ class Case:
             self.data(),
             optimizer=self.optimizer,
             micro_batches=pieces if self.by_micro_batches else 1,
+            parts=self.parts,
             clip_norm=self.settings.clip_norm,
             seed=self.settings.seed,
         )
@@ -103,6 +109,7 @@ def run_cases(rank: int, world_size: int, cases: list[Case]) -> list[Found]:
             case.loss,
             case.optimizer,
             pieces,
+            case.parts,
             case.settings.clip_norm,
             case.settings.seed,
         )

@@ -128,6 +128,11 @@ def frozen_first() -> list[nn.Module]:
     return _freeze(net(), (0, 1, 2))
 
 
+def frozen() -> list[nn.Module]:
+    """Nothing is trained."""
+    return _freeze(net(), range(8))
+
+
 def frozen_in_parts() -> list[nn.Module]:
     """Whole layers, and single parameters, that are not trained: first, in the middle, last."""
     layers = _freeze(net(), (2, 3, 7))

@@ -113,12 +113,15 @@ def test_a_rank_may_make_its_own_layers_alone(four: Ranks) -> None:
 
 @pytest.mark.parametrize("recompute", ["none", "stage", "layer"])
 def test_dropout_depends_neither_on_layout_nor_on_recomputation(four: Ranks, recompute: str) -> None:
-    """The masks are those of one process with the same micro-batches; the first stage takes numbers."""
+    """The masks are those of one process with the same micro-batches, or halves of them."""
     options = {"layers": nets.drawing, "optimizer": sgd, "by_micro_batches": True}
-    settings = Settings(seed=7)
-    cases = [words(layout(name, 1, 4, 4, recompute=recompute), settings, **options) for name in NAMES]
-    cases += [words(layout(name, 2, 2, 4, recompute=recompute), settings, **options) for name in SYNCHRONOUS]
-    check(four, cases)
+    layouts = [layout(name, 1, 4, 4, recompute=recompute) for name in NAMES]
+    layouts += [layout(name, 2, 2, 4, recompute=recompute) for name in SYNCHRONOUS]
+    layouts += [
+        layout("chimera", width, 4 // width, 8, scaling=scaling, recompute=recompute)
+        for width, scaling in ((1, "halving"), (2, "halving"), (1, "doubling"))
+    ]
+    check(four, [words(one, Settings(seed=7), **options) for one in layouts])
 
 
 def test_another_seed_draws_other_masks(two: Ranks) -> None:
@@ -138,9 +141,12 @@ def test_only_what_needs_a_gradient_gets_one(four: Ranks, recompute: str) -> Non
 
 @pytest.mark.parametrize("recompute", ["none", "layer"])
 def test_an_input_that_is_ignored_for_some_micro_batches_gets_zeros(four: Ranks, recompute: str) -> None:
-    """Whatever the schedule, and whether the next micro-batch uses it."""
+    """Whatever the schedule: both tensors cross a cut, and zeros come back for the one that is ignored."""
     layouts = [layout(name, 1, 4, 4, recompute=recompute) for name in NAMES]
-    check(four, [Case(one, layers=nets.ignoring, data=nets.signed, by_micro_batches=True) for one in layouts])
+    layouts += [layout("chimera", 1, 4, 8, scaling="halving", recompute=recompute)]
+    between = {4: Settings(partition=(1, 2, 2, 3)), 8: Settings()}
+    options = {"layers": nets.ignoring, "data": nets.signed, "by_micro_batches": True}
+    check(four, [Case(one, between[one.stages], **options) for one in layouts])
 
 
 def test_hooks_on_tensors_change_gradients_once(four: Ranks) -> None:
@@ -148,9 +154,9 @@ def test_hooks_on_tensors_change_gradients_once(four: Ranks) -> None:
     check(four, [Case(layout(name, 1, 4, 4), layers=nets.hooked) for name in NAMES])
 
 
-@pytest.mark.parametrize("layers", [nets.frozen_first, nets.frozen_in_parts, nets.bare_middle])
+@pytest.mark.parametrize("layers", [nets.frozen_first, nets.frozen_in_parts, nets.frozen, nets.bare_middle])
 def test_what_is_not_trained_stays_and_the_rest_learns(four: Ranks, layers: Any) -> None:
-    """A first stage that is frozen, frozen parts of others, and a stage without parameters."""
+    """A first stage that is frozen, parts of others, or all of them, and a stage without parameters."""
     names = [*NAMES, "dualpipe"]
     layouts = [layout(name, 1, 4, 8) for name in names]
     layouts += [layout(name, 1, 4, 4, recompute="layer") for name in ("zb_h1", "zb_v", "chimera")]

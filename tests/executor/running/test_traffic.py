@@ -14,6 +14,7 @@ from executor.running.assembly import Settings
 from executor.running.pipeline import Pipeline
 from tests.executor.equivalence import mini_batches
 from tests.executor.processes import Ranks
+from tests.executor.running import nets
 from tests.executor.running.layouts import layout, made
 from tuner.configuration import Configuration
 
@@ -62,6 +63,21 @@ def test_what_stays_on_a_rank_is_not_sent(one: Ranks, two: Ranks, schedule: str)
     crossings = {"interleaved": 3, "zb_v": 2}.get(schedule, 1)
     for sent, started, _ in two.run(traffic, layout(schedule, 1, 2, 4), Settings()):
         assert (sent, started) == (4 * crossings, 0)
+
+
+def sent(rank: int, world_size: int, configuration: Configuration, layers: Any) -> int:
+    """Messages of this rank in a step."""
+    pipeline = made(configuration, layers=layers())
+    pipeline.train(mini_batches(1), report=False)
+    return messages(pipeline)
+
+
+@pytest.mark.parametrize("schedule", ["dapple", "zb_h1"])
+def test_a_gradient_that_nobody_needs_is_not_sent(four: Ranks, schedule: str) -> None:
+    """None comes back to a first stage that is frozen, and none at all where everything is."""
+    configuration = layout(schedule, 1, 4, 4)
+    assert four.run(sent, configuration, nets.frozen_first) == [4, 4, 8, 4]
+    assert four.run(sent, configuration, nets.frozen) == [4, 4, 4, 0]
 
 
 @pytest.mark.parametrize(
