@@ -1,4 +1,4 @@
-"""Which profiles, clusters and measurements does the service hold? Each has the SHA-256 of its content."""
+"""Which profiles, clusters, measurements and calibrations are held? Each has the SHA-256 of its content."""
 
 from datetime import datetime
 from typing import Any
@@ -11,6 +11,7 @@ from api.idempotency import Answer
 from api.paging import last_seen, page
 from api.problems import InvalidProblem, NotFoundProblem
 from api.tables import DocumentKind, StoredDocument
+from profiles.calibration import Calibration, CalibrationSet
 from profiles.cluster import ClusterProfile
 from profiles.document import Document
 from profiles.measurement import Measurements
@@ -20,6 +21,7 @@ SCHEMAS: dict[DocumentKind, type[Document]] = {
     DocumentKind.PROFILE: Profile,
     DocumentKind.CLUSTER: ClusterProfile,
     DocumentKind.MEASUREMENTS: Measurements,
+    DocumentKind.CALIBRATION: Calibration,
 }
 _LONGEST_NAME = 200
 _FINGERPRINT = r"[0-9a-f]{64}"
@@ -94,6 +96,14 @@ def entry(stored: StoredDocument, *, base: str) -> dict[str, Any]:
     }
 
 
+def _calibrated(learnt: CalibrationSet) -> str:
+    """What a set is of, how much it saw, and how far off measurements that were left out are."""
+    of = (
+        f"{learnt.cluster}, {learnt.model or 'all models'}{'' if learnt.synchronous else ', without a flush'}"
+    )
+    return f"{of}: {learnt.measurements} measurements, {learnt.mean_error:.1%} off"
+
+
 def _name(document: Document) -> str:
     match document:
         case Profile():
@@ -102,5 +112,8 @@ def _name(document: Document) -> str:
             return document.name
         case Measurements():
             return document.source[:_LONGEST_NAME]
+        case Calibration():
+            of = "; ".join(_calibrated(each) for each in document.sets)
+            return of if len(of) <= _LONGEST_NAME else f"{of[: _LONGEST_NAME - 3]}..."
         case _:
             raise InvalidProblem(f"a {document.kind_name} is not stored")

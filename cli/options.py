@@ -108,6 +108,13 @@ SEARCH = (
     ),
 )  # fmt: skip
 
+MEASURED = (
+    click.option(
+        "--calibration", metavar="FILE",
+        help="Predict as calibrated, with error bars (`chimera score` saves one).",
+    ),
+)  # fmt: skip
+
 NOT_MODELLED = (
     click.option("--tensor-parallel", type=int, default=1, help="Only 1 is modelled."),
     click.option("--context-parallel", type=int, default=1, help="Only 1 is modelled."),
@@ -117,10 +124,14 @@ NOT_MODELLED = (
         "--rank-order", type=click.Choice(["pipe_major", "data_major"]), default="pipe_major",
         help="Whether the ranks of a pipeline or the replicas of a stage share a node.",
     ),
-    click.option("--compression", default="none", metavar="HOW", help="Only none is modelled."),
+    click.option(
+        "--compression", default="none", metavar="A,B",
+        help="Compressions of gradients that may be chosen beside none: fp16, bf16, topk, gaussiank, qsgd, "
+        "a2sgd, powersgd, or any of them.",
+    ),
 )  # fmt: skip
 
-REQUEST = WHAT + TRAINING + SEARCH + NOT_MODELLED
+REQUEST = WHAT + TRAINING + SEARCH + MEASURED + NOT_MODELLED
 
 
 def with_options(options: tuple[Callable[[Command], Command], ...]) -> Callable[[Command], Command]:

@@ -29,18 +29,12 @@ EXAMPLE = "chimera plan --model gpt2-64 --cluster piz-daint --devices 512 --mini
 @click.option(
     "--export", "format", type=click.Choice(EXPORTS), help="Print launch flags instead of the tables."
 )
-@click.option(
-    "--calibration",
-    metavar="FILE",
-    help="Predict as calibrated, with error bars (`chimera score` saves one).",
-)
 @click.option("--report", type=click.Path(path_type=Path), metavar="FILE.html", help="Write the report page.")
 def plan(
     *,
     explain: bool,
     as_json: bool,
     format: str | None,
-    calibration: str | None,
     report: Path | None,
     **asked: Any,
 ) -> int:
@@ -48,8 +42,8 @@ def plan(
 
     Without a device, and without running anything.
     """
-    request, profile = _read(asked)
-    used = _calibration(calibration) if calibration else None
+    used = _calibration(asked["calibration"])
+    request, profile = _read({**asked, "calibration": used and used.fingerprint()})
     answer, search_s = _answer(request, profile, used)
     exported = _export(answer, format) if format else None
     if report:
@@ -77,11 +71,11 @@ def _read(asked: dict[str, Any]) -> tuple[PlanRequest, Profile | None]:
     return read_request({**asked, "model": model, "cluster": cluster}), profile
 
 
-def _calibration(name: str) -> Calibration:
+def _calibration(name: str | None) -> Calibration | None:
     from cli.sources import read_document
     from profiles.calibration import Calibration
 
-    return read_document(name, Calibration)
+    return None if name is None else read_document(name, Calibration)
 
 
 def _answer(

@@ -6,7 +6,7 @@ from profiles.calibration import Calibration, CalibrationSet
 from profiles.cluster import ClusterProfile
 from profiles.timings import Profile
 from tuner.calibration import calibrated, correct
-from tuner.errors import CalibrationError
+from tuner.errors import CalibrationError, RequestError
 from tuner.evaluation import Evaluator
 from tuner.fitted_set import coefficients_of
 from tuner.inputs import Library, PlanInputs, gather
@@ -36,6 +36,23 @@ class ErrorBars:
             bar = correct(line, self.chosen)
             self._known[key] = ErrorBar(low_s=bar.low_s, high_s=bar.high_s, coverage=self.level)
         return self._known[key]
+
+
+def check_calibration(request: PlanRequest, calibration: Calibration | None) -> None:
+    """A calibration is named by what is in it; raises RequestError where that is another, or not there."""
+    if request.calibration is None:
+        return
+    if calibration is None:
+        raise RequestError(
+            f"the request names the calibration {request.calibration}, which is not there: give one that is, "
+            "or plan without"
+        )
+    content = calibration.fingerprint()
+    if content != request.calibration:
+        raise RequestError(
+            f"the request names the calibration {request.calibration}, and what was found under it has the "
+            f"content {content}: it was changed, or is another one; name it by its content, or store it again"
+        )
 
 
 def find_set(calibration: Calibration, cluster: ClusterProfile, model: str) -> CalibrationSet:

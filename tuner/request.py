@@ -154,6 +154,8 @@ class PlanRequest(BaseModel):
     """How many ranked candidates the plan lists."""
     why: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """Constraints such as "depth=16,schedule=dapple": the plan says what the best candidate there loses."""
+    calibration: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """The id of a calibration: predict as it was measured, with error bars."""
     tensor_parallel: Annotated[int, Field(ge=1, le=MAX_DEVICES)] = 1
     context_parallel: Annotated[int, Field(ge=1, le=MAX_DEVICES)] = 1
     expert_parallel: Annotated[int, Field(ge=1, le=MAX_DEVICES)] = 1

@@ -17,6 +17,8 @@ from api.schemas import DocumentPage, StoredDocumentMessage
 from api.service import BaseDependency, ServiceDependency
 from api.tables import DocumentKind
 
+THERE = {"model": StoredDocumentMessage, "description": "The same document was there already."}
+"""The answer 200 of a document that is stored again."""
 DocumentId = Annotated[str, Path(max_length=100, description="SHA-256 of the document's canonical text.")]
 
 
@@ -65,19 +67,23 @@ class DocumentHandlers:
 
 def routes(kind: DocumentKind) -> APIRouter:
     """The addresses of one kind of document."""
-    handlers = DocumentHandlers(kind)
+    router = reading_routes(kind)
     schema = documents.SCHEMAS[kind]
-    noun = schema.kind_name.replace(" ", "_")
-    router = APIRouter(prefix=f"/v1/{kind.value}", tags=["documents"])
-    there = {"model": StoredDocumentMessage, "description": "The same document was there already."}
     router.post(
         "",
         status_code=201,
-        name=f"store_{noun}",
+        name=f"store_{_noun(kind)}",
         response_model=StoredDocumentMessage,
-        responses=responses(400, 409, 413, 415, 422) | {200: there},
+        responses=responses(400, 409, 413, 415, 422) | {200: THERE},
         openapi_extra=json_body(schema),
-    )(handlers.store)
+    )(DocumentHandlers(kind).store)
+    return router
+
+
+def reading_routes(kind: DocumentKind) -> APIRouter:
+    """The addresses under which documents of a kind are listed and read."""
+    handlers, noun = DocumentHandlers(kind), _noun(kind)
+    router = APIRouter(prefix=f"/v1/{kind.value}", tags=["documents"])
     router.get(
         "",
         name=f"list_{noun}",
@@ -95,4 +101,8 @@ def routes(kind: DocumentKind) -> APIRouter:
     return router
 
 
-routers = tuple(routes(kind) for kind in DocumentKind)
+def _noun(kind: DocumentKind) -> str:
+    return documents.SCHEMAS[kind].kind_name.replace(" ", "_")
+
+
+routers = tuple(routes(kind) for kind in DocumentKind if kind is not DocumentKind.CALIBRATION)

@@ -13,7 +13,7 @@ from tuner.exports import FORMATS
 from tuner.request import Optimizer, Partition, PlanRequest, Target
 
 OPTIONS = {parameter.name: parameter for parameter in plan.params if isinstance(parameter, click.Option)}
-OWN = {"explain", "as_json", "calibration", "format", "report"}
+OWN = {"explain", "as_json", "format", "report"}
 
 
 def test_every_field_of_a_request_is_an_option_and_nothing_else() -> None:

@@ -1,0 +1,87 @@
+"""/v1/calibrations: what measurements taught, for plans that name one."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fastapi.responses import JSONResponse
+
+from api import calibrations, documents
+from api.auth import Admin, Caller
+from api.bodies import Body, BodyDependency
+from api.calibrations import FitRequest
+from api.database import Database
+from api.idempotency import KeyHeader, Once
+from api.openapi import json_body
+from api.problems import responses
+from api.routes.documents import THERE, reading_routes
+from api.schemas import StoredDocumentMessage
+from api.service import BaseDependency, Service, ServiceDependency
+from api.tables import DocumentKind
+from profiles.calibration import Calibration
+
+EXAMPLE = {"measurements": ["chimera-sc21"]}
+
+router = reading_routes(DocumentKind.CALIBRATION)
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=StoredDocumentMessage,
+    responses=responses(400, 409, 413, 415, 422) | {200: THERE},
+    openapi_extra=json_body(Calibration),
+)
+def store_calibration(
+    *,
+    caller: Admin,
+    body: BodyDependency,
+    service: ServiceDependency,
+    base: BaseDependency,
+    key: KeyHeader = None,
+) -> JSONResponse:
+    """Keep a calibration that `chimera score` saved, once the measurements it was fitted on are here."""
+    return _kept(calibrations.check, caller, body, service=service, base=base, key=key)
+
+
+@router.post(
+    "/fit",
+    status_code=201,
+    response_model=StoredDocumentMessage,
+    responses=responses(400, 409, 413, 415, 422) | {200: THERE},
+    openapi_extra=json_body(FitRequest, example=EXAMPLE),
+)
+def fit_calibration(
+    *,
+    caller: Admin,
+    body: BodyDependency,
+    service: ServiceDependency,
+    base: BaseDependency,
+    key: KeyHeader = None,
+) -> JSONResponse:
+    """Fit a calibration on measurements that are here, and keep it: from then on plans may name it."""
+    return _kept(calibrations.fit, caller, body, service=service, base=base, key=key)
+
+
+def _kept(
+    make: Callable[[Any, Database], Calibration],
+    caller: Caller,
+    body: Body,
+    *,
+    service: Service,
+    base: str,
+    key: str | None,
+) -> JSONResponse:
+    """Store what is made of a body, outside a transaction, and answer with it."""
+    once = Once(service, caller.identity, key, body.fingerprint(f"POST /v1/calibrations {make.__name__}"))
+    answer = once.answer(
+        lambda: make(body.value, service.database),
+        lambda session, document: documents.store_document(
+            session,
+            document,
+            kind=DocumentKind.CALIBRATION,
+            caller=caller.owner,
+            now=service.clock(),
+            base=base,
+        ),
+    )
+    return JSONResponse(answer.body, status_code=answer.status, headers=answer.headers)
