@@ -69,7 +69,8 @@ def _side_by_side(model: str, plan: Plan, processes: int, **shape: Any) -> Profi
             f"--processes {processes} measures presets and config.json on a CPU: leave it out for a factory, "
             "or for a device that each rank has for itself"
         )
-    return take_crowded_profile(Crowd(read_model(model)[0], processes, **shape), plan)
+    source = read_model(model)[0]
+    return take_crowded_profile(Crowd(source, processes, **_decided(source, shape)), plan)
 
 
 def _plan(**options: Any) -> Plan:
@@ -99,7 +100,7 @@ def _open(model: str, *, seed: int, **shape: Any) -> tuple[Any, ModelDescription
             raise InputError(f"a factory has its own {', '.join(given)}: leave the option out")
         return open_model(model, seed=seed), None, model[-200:]
     source = read_model(model)[0]
-    description = describe_model(source, **shape)
+    description = describe_model(source, **_decided(source, shape))
     opened = open_model(
         source,
         sequence_length=description.sequence_length,
@@ -108,6 +109,16 @@ def _open(model: str, *, seed: int, **shape: Any) -> tuple[Any, ModelDescription
         seed=seed,
     )
     return opened, description, description.name
+
+
+def _decided(source: Any, shape: dict[str, Any]) -> dict[str, Any]:
+    """The shape of what is measured: a config.json has the defaults of `chimera plan`, a preset its own."""
+    from tuner.assignments import DEFAULT_ATTENTION, DEFAULT_PRECISION
+
+    if isinstance(source, str):
+        return shape
+    defaults = {"precision": DEFAULT_PRECISION, "attention": DEFAULT_ATTENTION}
+    return shape | {key: shape[key] or value for key, value in defaults.items()}
 
 
 def _known(accelerator: str | None) -> str | None:

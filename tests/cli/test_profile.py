@@ -74,6 +74,19 @@ def test_a_measured_profile_is_planned_with(chimera: Shell, tmp_path: Path) -> N
     assert answer["provenance"]["timings"] == "measured"
 
 
+def test_a_measured_config_has_the_precision_that_help_tells(chimera: Shell, tmp_path: Path) -> None:
+    """bfloat16, as an estimate of it and a plan have; another when asked for."""
+    config = tmp_path / "config.json"
+    sizes = {"n_embd": 32, "n_head": 2, "n_layer": 1, "vocab_size": 60, "n_positions": 8}
+    config.write_text(json.dumps({"model_type": "gpt2", **sizes}))
+    asked = (*MEASURED, "--model", config, "--sequence-length", "8", "--json")
+    measured = [chimera(*asked), chimera(*asked, "--precision", "float32")]
+    assert [result.code for result in measured] == [0, 0]
+    taken = [Profile.from_json(result.out) for result in measured]
+    assert [profile.timings.precision for profile in taken] == ["bfloat16", "float32"]
+    assert "bfloat16" in chimera("profile", "--help").out
+
+
 def test_several_processes_measure_at_once(chimera: Shell) -> None:
     """As ranks do that share a machine, which the profile says; a factory's are not started twice."""
     result = chimera(*MEASURED, "--model", "tiny-gpt", "--processes", "2", "--json")
