@@ -40,6 +40,10 @@ EXAMPLE = "chimera score chimera-sc21 --calibrate-on chimera-sc21 --schedules ch
     metavar="FILE",
     help="A profile of a measured model that is no preset (`chimera profile`).",
 )
+@click.option(
+    "--capacity-gb", type=click.FloatRange(0, 1e9, min_open=True), metavar="GB",
+    show_default="the data sheet's", help="Say whether each fits in so much memory, in 1e9 bytes.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option(
     "--report", type=click.Path(path_type=Path), metavar="FILE.html",
@@ -53,6 +57,7 @@ def score(
     save_calibration: Path | None,
     schedules: str | None,
     profiles: tuple[str, ...],
+    capacity_gb: float | None,
     as_json: bool,
     report: Path | None,
 ) -> int:
@@ -70,7 +75,14 @@ def score(
     used = _calibration(calibrate_on, calibration, known)
     if save_calibration:
         _save(used, save_calibration)
-    found = score_document(document, library, calibration=used, schedules=_named(schedules), profiles=known)
+    found = score_document(
+        document,
+        library,
+        calibration=used,
+        schedules=_named(schedules),
+        profiles=known,
+        capacity_bytes=_bytes(capacity_gb),
+    )
     if report:
         _write_report(found, report)
     if as_json:
@@ -108,6 +120,16 @@ def _calibration(
     if not calibrate_on:
         return None
     return calibrate([read_measurements(name) for name in calibrate_on], library, profiles=profiles)
+
+
+def _bytes(capacity_gb: float | None) -> float | None:
+    from math import isnan
+
+    if capacity_gb is None:
+        return None
+    if isnan(capacity_gb):
+        raise InputError("--capacity-gb must be a number of GB, such as 16")
+    return capacity_gb * 1e9
 
 
 def _named(schedules: str | None) -> list[str] | None:

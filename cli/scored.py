@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from cli.quantities import percent, table
+from cli.quantities import gigabytes, percent, table
 from profiles.calibration import Calibration, CalibrationSet
 from tuner.score import ErrorSummary, Score, ScoredRow
 
 SHOWN_ROWS = 8
+_WRONG = {"refused_but_ran": "refused, but ran", "accepted_but_ran_out": "accepted, but ran out of memory"}
 
 
 def describe(score: Score, calibration: Calibration | None) -> Iterator[str]:
@@ -86,8 +87,21 @@ def _memory(score: Score) -> Iterator[str]:
             f"Peak memory of {score.memory_count} measurements: mean error {percent(score.memory_mape)}, "
             f"bias {score.memory_bias:+.1%}."
         )
+    if score.memory_min_mape is not None and score.memory_min_bias is not None:
+        yield (
+            f"Of the emptiest rank, which decides nothing: {percent(score.memory_min_mape)}, "
+            f"bias {score.memory_min_bias:+.1%}."
+        )
     if score.oom_agreement is not None:
         yield f"Whether they fit is said rightly of {percent(score.oom_agreement)} of {score.oom_count}."
+    for row in score.memory_rows:
+        if row.verdict in _WRONG:
+            ran = row.configuration
+            yield (
+                f"  {_WRONG[row.verdict]}: {row.model} {ran['schedule']} W={ran['width']} D={ran['depth']} "
+                f"B={ran['micro_batch_size']}, predicted {gigabytes(row.predicted_max_bytes)} of "
+                f"{gigabytes(row.capacity_bytes)}"
+            )
 
 
 def _regret(score: Score) -> Iterator[str]:

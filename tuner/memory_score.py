@@ -5,16 +5,19 @@ The decision is on the upper bound: the parts of the fullest rank without what a
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict
 
 from profiles.cluster import ClusterProfile
 from profiles.measurement import Measurement
 from profiles.timings import Profile
+from tuner.errors import RequestError
 from tuner.inputs import Library
-from tuner.replay import replay
+from tuner.replay import model_name, replay
 from tuner.schedules.scheme import Floats
 
 NEAR_CAPACITY = 0.06
@@ -52,6 +55,8 @@ class ComparedMemory:
     measurement: Measurement
     predicted: PredictedMemory
     verdict: Verdict
+    capacity_bytes: float
+    """What it was decided at."""
 
     @property
     def max_error(self) -> float | None:
@@ -64,6 +69,28 @@ class ComparedMemory:
         return _error(min(self.predicted.rank_bytes), measured_least_bytes(self.measurement))
 
 
+class ScoredMemory(BaseModel):
+    """The memory of one measurement as a score tells it: of the fullest rank and of the emptiest."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    model: str
+    cluster: str
+    devices: int
+    configuration: dict[str, str | int]
+    status: Literal["ok", "out_of_memory"]
+    predicted_max_bytes: int
+    predicted_min_bytes: int
+    measured_max_bytes: float | None
+    measured_min_bytes: float | None
+    max_error: float | None
+    """Predicted over measured, minus 1."""
+    min_error: float | None
+    capacity_bytes: float
+    """What `verdict` is decided at, with nothing kept free."""
+    verdict: Verdict
+
+
 @dataclass(frozen=True)
 class MemoryScore:
     """Errors of the maximum over the ranks, and agreement on what fits; None over no rows."""
@@ -74,8 +101,17 @@ class MemoryScore:
     """Mean signed error: positive where the model asks for more than was needed."""
     min_mape: float | None
     """As `memory_mape` for the minimum over the ranks."""
+    min_bias: float | None
     oom_agreement: float | None
     """Share of the rows whose status is what the model decides, or that ran near the capacity."""
+
+    def told_rows(self) -> tuple[ScoredMemory, ...]:
+        """Rows of which there is more to tell than that they ran, as predicted."""
+        return tuple(
+            _told(row)
+            for row in self.rows
+            if row.max_error is not None or row.measurement.status != "ok" or row.verdict != "agrees"
+        )
 
 
 def predict_memory(
@@ -110,7 +146,8 @@ def compare_memory(
     """A measurement beside its prediction, decided at `capacity_bytes` or else at all that the device has."""
     predicted = predict_memory(measurement, library, cluster=cluster, profiles=profiles)
     capacity = predicted.capacity_bytes if capacity_bytes is None else capacity_bytes
-    return ComparedMemory(measurement, predicted, judge(measurement, predicted, capacity_bytes=capacity))
+    verdict = judge(measurement, predicted, capacity_bytes=capacity)
+    return ComparedMemory(measurement, predicted, verdict, capacity)
 
 
 def judge(measurement: Measurement, predicted: PredictedMemory, *, capacity_bytes: float) -> Verdict:
@@ -125,18 +162,55 @@ def judge(measurement: Measurement, predicted: PredictedMemory, *, capacity_byte
     return "refused_near_capacity" if near else "refused_but_ran"
 
 
+def score_memory_of(
+    measurements: Iterable[Measurement],
+    library: Library,
+    *,
+    capacity_bytes: float | None = None,
+    profiles: Sequence[Profile] = (),
+) -> MemoryScore:
+    """The score of every measurement that can be replayed, decided as `compare_memory` decides."""
+    compared = []
+    for measurement in measurements:
+        with suppress(RequestError):
+            row = compare_memory(measurement, library, capacity_bytes=capacity_bytes, profiles=profiles)
+            compared.append(row)
+    return score_memory(compared)
+
+
 def score_memory(rows: Iterable[ComparedMemory]) -> MemoryScore:
     """Errors over the rows whose memory was measured, agreement over all."""
     rows = tuple(rows)
     errors = [row.max_error for row in rows if row.max_error is not None]
-    least = [abs(row.min_error) for row in rows if row.min_error is not None]
+    least = [row.min_error for row in rows if row.min_error is not None]
     agreeing = [row.verdict in {"agrees", "refused_near_capacity"} for row in rows]
     return MemoryScore(
         rows=rows,
         memory_mape=_mean([abs(error) for error in errors]),
         memory_bias=_mean(errors),
-        min_mape=_mean(least),
+        min_mape=_mean([abs(error) for error in least]),
+        min_bias=_mean(least),
         oom_agreement=_mean(agreeing),
+    )
+
+
+def _told(row: ComparedMemory) -> ScoredMemory:
+    """A compared row as a score has it."""
+    measurement, predicted = row.measurement, row.predicted
+    return ScoredMemory(
+        model=model_name(measurement),
+        cluster=measurement.cluster,
+        devices=measurement.devices,
+        configuration=measurement.configuration.model_dump(mode="json"),
+        status=measurement.status,
+        predicted_max_bytes=max(predicted.rank_bytes),
+        predicted_min_bytes=min(predicted.rank_bytes),
+        measured_max_bytes=measured_peak_bytes(measurement),
+        measured_min_bytes=measured_least_bytes(measurement),
+        max_error=row.max_error,
+        min_error=row.min_error,
+        capacity_bytes=row.capacity_bytes,
+        verdict=row.verdict,
     )
 
 

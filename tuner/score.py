@@ -8,12 +8,11 @@ from pydantic import BaseModel, ConfigDict
 
 from profiles.calibration import Calibration
 from profiles.document import canonical_json
-from profiles.measurement import Measurement, Measurements
+from profiles.measurement import Measurements
 from profiles.timings import Profile
 from tuner.calibration import corrected
-from tuner.errors import RequestError
 from tuner.inputs import Library
-from tuner.memory_score import MemoryScore, compare_memory, score_memory
+from tuner.memory_score import ScoredMemory, score_memory_of
 from tuner.observation import Observation, observe
 from tuner.regret import Choice, choices, exact_best, mean_regret
 from tuner.replay import model_name
@@ -91,11 +90,16 @@ class Score(ErrorSummary):
     memory_count: int
     memory_mape: float | None
     memory_bias: float | None
+    memory_min_mape: float | None
+    """As `memory_mape` for the minimum over the ranks, which decides nothing."""
+    memory_min_bias: float | None
+    memory_rows: tuple[ScoredMemory, ...]
+    """Measurements whose memory was measured, that ran out of it, or of which that is wrongly predicted."""
     oom_count: int
     oom_agreement: float | None
     """Share of them of which it is rightly said whether they ran out of memory."""
     alternatives: tuple[Choice, ...]
-    """Measured alternatives for one task, and the one that the predictions pick."""
+    """Measured alternatives with a flush for one task, and the one that the predictions pick."""
     mean_regret: float | None
     exact_best: float | None
     """How often the pick is the best."""
@@ -113,18 +117,24 @@ def score(
     calibration: Calibration | None = None,
     schedules: Sequence[str] | None = None,
     profiles: Sequence[Profile] = (),
+    capacity_bytes: float | None = None,
 ) -> Score:
-    """Predict every measurement of `document`, of these `schedules` where they are named."""
+    """Predict every measurement of `document`, of these `schedules` where they are named.
+
+    Whether they fit is decided at `capacity_bytes`, or else at what their accelerators have.
+    """
     measured = [
         row for row in document.measurements if not schedules or row.configuration.schedule in schedules
     ]
     observations, skipped = observe(measured, library, profiles=profiles)
     pairs = [(each, _row(each, calibration)) for each in observations]
-    flushed = [row for each, row in pairs if each.predictor.synchronous]
-    others = tuple(row for each, row in pairs if not each.predictor.synchronous)
+    flushed = [row for each, row in pairs if _has_flush(each)]
+    others = tuple(row for each, row in pairs if not _has_flush(each))
     plain = [row.model_copy(update=_plain(row)) for row in flushed]
-    picked = choices([(each.measurement, each.measured_s, _seconds(row)) for each, row in pairs])
-    memory = _memory(measured, library, profiles)
+    picked = choices(
+        [(each.measurement, each.measured_s, _seconds(row)) for each, row in pairs if _has_flush(each)]
+    )
+    memory = score_memory_of(measured, library, capacity_bytes=capacity_bytes, profiles=profiles)
     return Score(
         **_summary(flushed).model_dump(),
         measurements=document.fingerprint(),
@@ -137,6 +147,9 @@ def score(
         memory_count=sum(row.max_error is not None for row in memory.rows),
         memory_mape=memory.memory_mape,
         memory_bias=memory.memory_bias,
+        memory_min_mape=memory.min_mape,
+        memory_min_bias=memory.min_bias,
+        memory_rows=memory.told_rows(),
         oom_count=len(memory.rows),
         oom_agreement=memory.oom_agreement,
         alternatives=picked,
@@ -146,17 +159,8 @@ def score(
     )
 
 
-def _memory(
-    measurements: Sequence[Measurement], library: Library, profiles: Sequence[Profile]
-) -> MemoryScore:
-    """Memory of every measurement that can be predicted; the others are skipped rows already."""
-    compared = []
-    for measurement in measurements:
-        try:
-            compared.append(compare_memory(measurement, library, profiles=profiles))
-        except RequestError:
-            continue
-    return score_memory(compared)
+def _has_flush(observation: Observation) -> bool:
+    return observation.predictor.synchronous
 
 
 def _row(observation: Observation, calibration: Calibration | None) -> ScoredRow:
