@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from api.study_trials import as_row, find_trial
+from sqlalchemy.orm import Session
+
+from api.study_trials import as_row, find_trial, jobs_of, read_trials, status_of
 from api.tables import Study, StudyTrial
 from tuner.plan import ConfigurationDocument, Plan
 from tuner.refinement import Proposal, Stop
@@ -43,9 +45,9 @@ def proposal(made: Proposal) -> dict[str, Any]:
     return numbers | {"by": made.by, "reason": made.reason}
 
 
-def as_tuning(plan: Plan, study: Study, trials: list[StudyTrial]) -> Tuning | None:
+def as_tuning(session: Session, study: Study, plan: Plan) -> Tuning | None:
     """The plan with the trials, as reports show it; None where no trials were asked for."""
-    told = tuning(study, trials)
+    told = tuning(session, study)
     if told is None:
         return None
     kept = {name: getattr(plan, name) for name in Plan.model_fields}
@@ -58,10 +60,12 @@ def as_tuning(plan: Plan, study: Study, trials: list[StudyTrial]) -> Tuning | No
     )
 
 
-def tuning(study: Study, trials: list[StudyTrial]) -> dict[str, Any] | None:
+def tuning(session: Session, study: Study) -> dict[str, Any] | None:
     """What people see of it, with the keys of `chimera tune`; None where no trials were asked for."""
     if study.refine is None:
         return None
+    trials = read_trials(session, study.id)
+    jobs = jobs_of(session, trials)
     kept = study.outcome or {}
     winner = next((trial for trial in trials if trial.number == kept.get("winner")), None)
     rows = [as_row(trial) for trial in trials]
@@ -72,7 +76,7 @@ def tuning(study: Study, trials: list[StudyTrial]) -> dict[str, Any] | None:
                 "configuration": trial.configuration,
                 "predicted": row.predicted_s,
                 "measured": row.measured_s,
-                "status": row.status.value,
+                "status": status_of(trial, jobs.get(trial.job_id)).value,
                 "message": row.message,
             }
             for trial, row in zip(trials, rows, strict=True)

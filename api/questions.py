@@ -28,8 +28,9 @@ class Question:
 def question_of(session: Session, study: Study) -> Question:
     """The question of a study as it stands; raises as `stored_profile` does."""
     request = read_request(study.request)
-    if study.links is not None:
-        cluster = with_link(cluster_of(request), read_piece(Link, study.links, name="the measured link"))
+    if study.links:
+        link = read_piece(Link, study.links, name="the measured link")
+        cluster = with_link(cluster_of(request), link, devices=request.devices)
         request = request.model_copy(update={"cluster": InlineCluster(document=cluster)})
     profile = stored_profile(session, named_profile(request) or study.profile)
     return Question(request, profile, stored_calibration(session, request.calibration))
@@ -76,10 +77,11 @@ def accelerator_of(request: PlanRequest) -> str:
     return request.accelerator or cluster_of(request).node.accelerator
 
 
-def with_link(cluster: ClusterProfile, link: Link) -> ClusterProfile:
-    """The cluster with another link inside its nodes."""
+def with_link(cluster: ClusterProfile, link: Link, *, devices: int) -> ClusterProfile:
+    """The cluster with another link inside its nodes, which is all that `devices` in one node see."""
     node = cluster.node.model_copy(update={"link": link})
-    return cluster.model_copy(update={"node": node})
+    between = link if devices <= node.devices else cluster.link
+    return cluster.model_copy(update={"node": node, "link": between})
 
 
 def name_of(request: PlanRequest) -> tuple[str, str]:

@@ -15,7 +15,6 @@ from api.planning import plan_document
 from api.problems import ConflictProblem, NotFoundProblem
 from api.questions import Question, name_of, question_of
 from api.study_events import move
-from api.study_trials import read_trials
 from api.submissions import Submission
 from api.tables import FINAL, Study, StudyStatus
 from api.turns import lock
@@ -75,14 +74,13 @@ def keep_plan(study: Study, plan: Plan) -> None:
 
 def study_document(session: Session, study: Study, *, base: str, now: datetime) -> dict[str, Any]:
     """A study with its request and its plan, and what its trials say."""
-    trials = read_trials(session, study.id) if study.refine is not None else []
     waits = waiting_for(session, [study], now=now)
     return {
         **study_entry(study, base=base, waits=waits),
         "request": study.request,
         "plan": study.plan,
         "refine": study.refine,
-        "tuning": tuning(study, trials),
+        "tuning": tuning(session, study),
     }
 
 

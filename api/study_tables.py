@@ -59,7 +59,7 @@ class Study(Table):
     """The stored profile that was measured for it."""
     links_job: Mapped[str | None] = mapped_column(String(26), index=True)
     links: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
-    """The measured link inside a node."""
+    """The measured link inside a node; empty where none could be measured."""
     turn: Mapped[str | None] = mapped_column(String(32))
     """Token of the process that moves it on (`api.turns`)."""
     turn_until: Mapped[datetime | None]

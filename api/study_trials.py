@@ -109,14 +109,11 @@ def entry(trial: StudyTrial, *, job: JobRow | None = None, base: str = "") -> di
     """A trial beside its prediction; the job, where it is given, knows how far it is."""
     result = trial.result or {}
     spread = result.get("measured_iteration_s")
-    status = trial.status
-    if job is not None and status in UNENDED:
-        status = TrialStatus.RUNNING if job.status == JobStatus.RUNNING else TrialStatus.QUEUED
     row = as_row(trial)
     return {
         "number": trial.number,
         "configuration": trial.configuration,
-        "status": status.value,
+        "status": status_of(trial, job).value,
         "predicted": trial.proposal["predicted_s"],
         "measured": row.measured_s,
         "expected": {key: trial.proposal[f"{key}_s"] for key in ("expected", "low", "high")},
@@ -132,6 +129,13 @@ def entry(trial: StudyTrial, *, job: JobRow | None = None, base: str = "") -> di
         "ended_at": trial.ended_at.isoformat() if trial.ended_at else None,
         "links": {"job": f"{base}/v1/jobs/{trial.job_id}"},
     }
+
+
+def status_of(trial: StudyTrial, job: JobRow | None) -> TrialStatus:
+    """Where the trial stands; of one that has not ended the job knows better."""
+    if job is None or trial.status not in UNENDED:
+        return trial.status
+    return TrialStatus.RUNNING if job.status == JobStatus.RUNNING else TrialStatus.QUEUED
 
 
 def find_trial(trials: list[StudyTrial], wanted: Trial | None) -> StudyTrial | None:

@@ -24,5 +24,5 @@ def row_of(configuration: Configuration, predicted_s: float, result: TrialResult
         spread_s=max(0.0, ran.p90 - ran.p10) / _DEVIATIONS if ran else 0.0,
         peak_bytes=max(result.peak_memory_bytes, default=None),
         device_seconds=(result.elapsed_s or 0.0) * configuration.width * configuration.depth,
-        message="the machine was not quiet" if status is TrialStatus.NOISY else result.message,
+        message=result.message,
     )

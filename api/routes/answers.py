@@ -110,7 +110,7 @@ def read_report(study_id: StudyId, service: ServiceDependency) -> HTMLResponse:
     with service.database.reading() as session:
         question, plan = studies.read_question(session, study_id)
         study = studies.find_study(session, study_id)
-        tuning = as_tuning(plan, study, read_trials(session, study_id))
+        tuning = as_tuning(session, study, plan)
     timeline = timelines.read_embedded(question, plan)
     return HTMLResponse(
         render_report(tuning or plan, standalone=True, timeline=timeline),

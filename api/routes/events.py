@@ -48,8 +48,8 @@ async def follow_study(
 ) -> Response:
     """Follow a study: its events from the first one, or after `Last-Event-ID`, until it has ended.
 
-    `status` and `trial` have ids; `waiting`, which tells what the study waits for whenever that changes, has
-    none. Comments are sent while nothing happens.
+    `status`, `trial` and `note` have ids; `waiting`, which tells what the study waits for whenever that
+    changes, has none. Comments are sent while nothing happens.
     """
     after = _number(last_seen)
     look = Look(service, study_id, after)

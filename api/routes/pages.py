@@ -18,7 +18,6 @@ from api.problems import NotFoundProblem
 from api.reports.live import render_live, render_state
 from api.reports.report import StudyNote, render_report
 from api.service import BaseDependency, Service, ServiceDependency
-from api.study_trials import read_trials
 from api.tables import FINAL
 from tuner.plan import Plan
 from tuner.tuning import Tuning
@@ -83,7 +82,7 @@ def _see(study_id: str, service: Service, base: str) -> _Seen:
         study = studies.find_study(session, study_id)
         document = studies.study_document(session, study, base=base, now=service.clock())
         plan = Plan.model_validate(study.plan) if study.plan is not None else None
-        tuning = as_tuning(plan, study, read_trials(session, study_id)) if plan is not None else None
+        tuning = as_tuning(session, study, plan) if plan is not None else None
         return _Seen(document, plan, tuning, study.status in FINAL)
 
 

@@ -45,5 +45,6 @@
     location.reload(); // The report takes the place of this page.
   });
   source.addEventListener("trial", soon);
+  source.addEventListener("note", soon);
   source.addEventListener("waiting", soon);
 })();
