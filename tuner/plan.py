@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from profiles.document import Provenance, canonical_json
+from tuner.display import plan_html
 
 
 class PlanPart(BaseModel):
@@ -226,3 +227,6 @@ class Plan(PlanPart):
     def to_json(self) -> str:
         """Canonical text: the same request gives the same bytes."""
         return canonical_json(self.model_dump(mode="json"))
+
+    def _repr_html_(self) -> str:
+        return plan_html(self)

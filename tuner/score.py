@@ -11,6 +11,7 @@ from profiles.document import canonical_json
 from profiles.measurement import Measurements
 from profiles.timings import Profile
 from tuner.calibration import corrected
+from tuner.display import score_html
 from tuner.inputs import Library
 from tuner.memory_score import ScoredMemory, score_memory_of
 from tuner.observation import Observation, observe
@@ -108,6 +109,9 @@ class Score(ErrorSummary):
     def to_json(self) -> str:
         """Canonical text."""
         return canonical_json(self.model_dump(mode="json"))
+
+    def _repr_html_(self) -> str:
+        return score_html(self)
 
 
 def score(
