@@ -14,6 +14,7 @@ import numpy as np
 
 from tuner.effects import Known, features
 from tuner.schedules.scheme import Floats
+from tuner.sparse_rows import Rows, inverse, product
 from tuner.trials import Option, Trial, TrialStatus, measured
 
 LEVEL = 0.9
@@ -58,10 +59,9 @@ def correct(trials: Sequence[Trial], options: Sequence[Option]) -> Corrected:
     known = [Known(option.configuration, option.shares) for option in options]
     rows = features(known + [Known(configuration) for configuration in strange])
     places = np.array([place[trial.configuration] for trial in seen], dtype=np.int64)
-    fitted = _Fit(rows[places], np.array([_error(trial) for trial in seen]), _variances(seen))
+    fitted = _Fit(rows.take(places), np.array([_error(trial) for trial in seen]), _variances(seen))
     mean, deviation = fitted.predict(rows)
-    for row, position in enumerate(places.tolist()):
-        mean[position], deviation[position] = fitted.settled(row)
+    mean[places], deviation[places] = fitted.settled()  # of repeats the last counts
     mean, deviation = mean[: len(options)], deviation[: len(options)]
     predicted = np.array([option.predicted_s for option in options])
     reach = fitted.reach * deviation
@@ -77,34 +77,31 @@ def correct(trials: Sequence[Trial], options: Sequence[Option]) -> Corrected:
 class _Fit:
     """Weights of features with prior variance 1, of rows whose own variance is known up to a scale."""
 
-    def __init__(self, rows: Floats, errors: Floats, variances: Floats) -> None:
+    def __init__(self, rows: Rows, errors: Floats, variances: Floats) -> None:
         self._rows, self._errors, self._variances = rows, errors, variances
-        weighted = rows / variances[:, None]
-        self.covariance = np.linalg.inv(rows.T @ weighted + np.eye(rows.shape[1]))
-        self.weights = self.covariance @ (weighted.T @ errors)
-        residual = errors - rows @ self.weights
+        self.covariance = inverse(rows.gram(1 / variances) + np.eye(rows.columns))
+        self.weights = product(self.covariance, rows.across(errors / variances))
+        residual = errors - rows.times(self.weights)
         energy = float(errors @ (residual / variances))
         freedom = _TRUST + len(errors)
         self.scale = (_TRUST + energy) / freedom
         self.reach = _student(freedom)
 
-    def predict(self, rows: Floats) -> tuple[Floats, Floats]:
+    def predict(self, rows: Rows) -> tuple[Floats, Floats]:
         """Mean and standard deviation of the logarithm of measured over predicted [row]."""
-        spread = np.einsum("ij,jk,ik->i", rows, self.covariance, rows, optimize=True)
-        return rows @ self.weights, np.sqrt(self.scale * (spread + _MISFIT**2 + _LEAST_NOISE**2))
+        spread = rows.quadratic(self.covariance)
+        return rows.times(self.weights), np.sqrt(self.scale * (spread + _MISFIT**2 + _LEAST_NOISE**2))
 
-    def settled(self, row: int) -> tuple[float, float]:
-        """The same of a configuration that was measured: its own misfit is known up to the noise."""
-        mean = float(self._rows[row] @ self.weights)
-        kept = _MISFIT**2 / self._variances[row]
-        noise = self._variances[row] - _MISFIT**2
-        return mean + kept * (float(self._errors[row]) - mean), float(np.sqrt(self.scale * kept * noise))
+    def settled(self) -> tuple[Floats, Floats]:
+        """The same of the rows that were measured: their own misfits are known up to the noise [row]."""
+        mean, kept = self._rows.times(self.weights), _MISFIT**2 / self._variances
+        noise = self._variances - _MISFIT**2
+        return mean + kept * (self._errors - mean), np.sqrt(self.scale * kept * noise)
 
     def unseen(self) -> Floats:
         """What the fit to all other rows says of each row."""
-        leverage = np.einsum("ij,jk,ik->i", self._rows, self.covariance, self._rows, optimize=True)
-        share = leverage / self._variances
-        residual = self._errors - self._rows @ self.weights
+        share = self._rows.quadratic(self.covariance) / self._variances
+        residual = self._errors - self._rows.times(self.weights)
         return np.asarray(self._errors - residual / np.maximum(1 - share, 1e-9))
 
 

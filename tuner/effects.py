@@ -10,6 +10,7 @@ import numpy as np
 
 from tuner.configuration import Configuration
 from tuner.schedules.scheme import Floats, Integers
+from tuner.sparse_rows import Rows
 
 _COMMON = 0.5
 """All configurations together: another clock, another kernel library."""
@@ -43,8 +44,8 @@ class Known:
     shares: tuple[float, ...] = ()
 
 
-def features(known: Sequence[Known]) -> Floats:
-    """Features of configurations [row, feature]; which there are depends on all of them."""
+def features(known: Sequence[Known]) -> Rows:
+    """Features of configurations; which there are depends on all of them."""
     ran = [each.configuration for each in known]
     groups = {
         "schedule": _numbered([each.schedule for each in ran]),
@@ -58,9 +59,10 @@ def features(known: Sequence[Known]) -> Floats:
     size = np.log2([each.micro_batch_size for each in ran])
     depth = np.log2([each.depth for each in ran])
     common = np.stack([np.full(len(ran), _COMMON), _SLOPE * size, _SLOPE * depth, _BEND * size**2], axis=1)
-    members = [_indicators(groups[name], scale) for name, scale in _GROUPS.items()]
-    slopes = [_indicators(groups[name], scale) * size[:, None] for name, scale in _SLOPES.items()]
-    return np.hstack([common, _shares(known), *members, *slopes])
+    parts = [_numbers(common), _numbers(_shares(known))]
+    parts += [_members(groups[name], np.full(len(ran), scale)) for name, scale in _GROUPS.items()]
+    parts += [_members(groups[name], scale * size) for name, scale in _SLOPES.items()]
+    return Rows.beside(parts)
 
 
 def _numbered(values: Sequence[str] | Sequence[int]) -> Integers:
@@ -68,9 +70,15 @@ def _numbered(values: Sequence[str] | Sequence[int]) -> Integers:
     return np.asarray(np.unique(np.array(values), return_inverse=True)[1], dtype=np.int64)
 
 
-def _indicators(groups: Integers, scale: float) -> Floats:
-    """A column for each group, `scale` for its members [row, group]."""
-    return np.where(groups[:, None] == np.arange(int(groups.max()) + 1), scale, 0.0)
+def _numbers(values: Floats) -> Rows:
+    """A column for each number that all rows have [row, number]."""
+    count = values.shape[1]
+    return Rows(np.tile(np.arange(count), (len(values), 1)), values, count)
+
+
+def _members(groups: Integers, values: Floats) -> Rows:
+    """A column for each group, the value of a row in that of its own."""
+    return Rows(groups[:, None], values[:, None], int(groups.max(initial=-1)) + 1)
 
 
 def _shares(known: Sequence[Known]) -> Floats:

@@ -12,6 +12,7 @@ import numpy as np
 from tuner.configuration import Configuration
 from tuner.effects import Known, features
 from tuner.schedules.scheme import Floats
+from tuner.sparse_rows import Rows, inverse, product
 from tuner.trials import Option, Trial, TrialStatus, in_order
 
 _SPREAD = 0.03
@@ -33,9 +34,9 @@ def corrected_bytes(trials: Sequence[Trial], options: Sequence[Option]) -> Float
     if not rows:
         return needed
     every = features([Known(option.configuration) for option in options])
-    told = every[[places[trial.configuration] for trial in rows]]
+    told = every.take(np.array([places[trial.configuration] for trial in rows]))
     targets = np.array([_told(trial, options[places[trial.configuration]]) for trial in rows])
-    needed = needed * np.exp(every @ _weights(told, targets, rows))
+    needed = needed * np.exp(every.times(_weights(told, targets, rows)))
     return _within_bounds(needed, rows, options)
 
 
@@ -43,16 +44,16 @@ def _tells(trial: Trial) -> bool:
     return trial.status is TrialStatus.OUT_OF_MEMORY or (trial.ran and trial.peak_bytes is not None)
 
 
-def _weights(told: Floats, target: Floats, rows: Sequence[Trial]) -> Floats:
+def _weights(told: Rows, target: Floats, rows: Sequence[Trial]) -> Floats:
     """Weights of the features, by ridge regression; bounds that hold anyway are left out."""
     bounded = np.array([trial.status is TrialStatus.OUT_OF_MEMORY for trial in rows])
     counts = np.ones(len(rows), dtype=bool)
-    weights: Floats = np.zeros(told.shape[1])
+    weights: Floats = np.zeros(told.columns)
+    alone = _SPREAD**2 * np.eye(told.columns)
     for _ in range(_ROUNDS):
-        used = told[counts]
-        normal = used.T @ used + _SPREAD**2 * np.eye(told.shape[1])
-        weights = np.asarray(np.linalg.solve(normal, used.T @ target[counts]), dtype=np.float64)
-        counting = ~bounded | (told @ weights < target + 1e-9)
+        used = counts.astype(np.float64)
+        weights = product(inverse(told.gram(used) + alone), told.across(used * target))
+        counting = ~bounded | (told.times(weights) < target + 1e-9)
         if (counting == counts).all():
             break
         counts = counting

@@ -56,6 +56,22 @@ class _Row(FrozenTrial):
         return copy(self)
 
 
+class _Sampler(TPESampler):
+    """Every trial has the parameters of one space, so which they have in common need not be looked for."""
+
+    def __init__(self, space: Space, *, seed: int) -> None:
+        super().__init__(seed=seed, n_startup_trials=2)
+        self._whole = {name: each for name, each in space.distributions.items() if not each.single()}
+
+    def infer_relative_search_space(
+        self,
+        study: optuna.Study,  # noqa: ARG002
+        trial: FrozenTrial,  # noqa: ARG002
+    ) -> dict[str, BaseDistribution]:
+        """The whole space."""
+        return self._whole
+
+
 class Space:
     """The parameters that configurations are told apart by: one of a few variants, and two sizes."""
 
@@ -112,7 +128,7 @@ def make_study(
     study = optuna.create_study(
         study_name=name,
         storage=InMemoryStorage() if storage is None else storage,
-        sampler=TPESampler(seed=seed, n_startup_trials=2),
+        sampler=_Sampler(space, seed=seed),
         direction="minimize",
     )
     study.add_trials([rows[position] for position in shuffled])

@@ -12,7 +12,9 @@ from optuna.storages.journal import JournalFileBackend
 from cli.tune import exit_code_of
 from cli.tuning import Tuned
 from profiles import library
+from profiles.cluster import ClusterProfile
 from profiles.measurement import Measurements
+from profiles.timings import Profile
 from tests.cli.command import Shell
 from tests.contract.names import schema
 from tests.tuner.factories import make_plan, make_request
@@ -21,53 +23,64 @@ from tuner.options import options_of
 from tuner.tuning import tuning
 
 TUNE = ("tune", "--model", "tiny-gpt", "--cluster", "local-cpu", "--devices", "2", "--mini-batch-size", "4")
-NARROW = ("--schedules", "dapple,gpipe", "--recompute", "none", "--trials", "2")
 
 
 @pytest.mark.slow
-def test_a_tuning_measures_tries_chooses_and_goes_on(chimera: Shell, tmp_path: Path) -> None:
-    """Layers, links and two trials are measured; asked again with its own files, it tries nothing more."""
-    files = {name: tmp_path / name for name in ("kept.json", "page.html", "study.log", "p.json", "c.json")}
-    written = ("-o", files["kept.json"], "--report", files["page.html"])
-    written += ("--export-optuna", files["study.log"])
-    saved = ("--save-profile", files["p.json"], "--save-cluster", files["c.json"])
-    result = chimera(*TUNE, *NARROW, "--budget", "0.02", *written, *saved, "--json")
+def test_a_tuning_tries_chooses_keeps_and_goes_on(chimera: Shell, tmp_path: Path) -> None:
+    """With times that are given; asked again with its own measurements, it tries nothing more."""
+    names = ("kept.json", "page.html", "study.log", "profile.json", "cluster.json")
+    kept, page, journal, profile, cluster = (tmp_path / name for name in names)
+    cluster.write_text(library.load_cluster("local-cpu").to_json(), encoding="utf-8")
+    estimate = ("--on", "estimate", "--accelerator", "cpu", "-o", profile)
+    assert chimera("profile", "--model", "tiny-gpt", *estimate).code == 0
+    given = ("--cluster", cluster, "--profile", profile, "--schedules", "dapple", "--trials", "1")
+    files = ("-o", kept, "--report", page, "--export-optuna", journal)
+    result = chimera(*TUNE, *given, *files, "--json")
     assert result.code == 0, result.err
+    assert "Measuring" not in result.err
+    assert "1/1 dapple" in result.err
     told = json.loads(result.out)
     jsonschema.validate(told, schema("tuning"))
-    _check_document(told)
+    check_choice(told)
+    (row,) = Measurements.from_json(kept.read_bytes(), name="kept.json").measurements
+    assert row.iteration_s == told["trials"][0]["measured"]
+    assert "The measured iteration of" in page.read_text(encoding="utf-8")
+    assert 'id="trials"' in page.read_text(encoding="utf-8")
+    storage = optuna.storages.JournalStorage(JournalFileBackend(str(journal)))
+    assert len(optuna.load_study(study_name="chimera", storage=storage).trials) == 1
+    assert json.loads(chimera("score", kept, "--profile", profile, "--json").out)["count"] == 1
+
+    again = chimera(*TUNE, *given, "-o", kept)
+    assert again.code == 0, again.err
+    assert "1 trials are in" in again.err
+    assert "1 of 1 trials were started" in again.out
+
+
+@pytest.mark.long
+def test_layers_and_links_are_measured_where_they_are_not_given(chimera: Shell, tmp_path: Path) -> None:
+    """On this machine, by as many processes as there are ranks; both can be kept."""
+    profile, cluster = tmp_path / "profile.json", tmp_path / "cluster.json"
+    saved = ("--save-profile", profile, "--save-cluster", cluster, "--budget", "0.02", "--trials", "2")
+    result = chimera(*TUNE, *saved, "--json")
+    assert result.code == 0, result.err
     assert "Measuring the layers of tiny-gpt at B = 1, 2, 4 by 2 processes at once" in result.err
     assert "2/2 " in result.err
-    kept = Measurements.from_json(files["kept.json"].read_bytes(), name="kept.json")
-    assert sorted(row.iteration_s or 0 for row in kept.measurements) == sorted(
-        trial["measured"] for trial in told["trials"]
-    )
-    page = files["page.html"].read_text(encoding="utf-8")
-    assert "The measured iteration of" in page
-    assert 'id="trials"' in page
-    storage = optuna.storages.JournalStorage(JournalFileBackend(str(files["study.log"])))
-    assert len(optuna.load_study(study_name="chimera", storage=storage).trials) == 2
-
-    score = json.loads(chimera("score", files["kept.json"], "--profile", files["p.json"], "--json").out)
-    assert score["count"] == 2
-    again = list(TUNE)
-    again[again.index("local-cpu")] = str(files["c.json"])
-    result = chimera(*again, *NARROW, "--profile", files["p.json"], "-o", files["kept.json"])
-    assert result.code == 0, result.err
-    assert "2 trials are in" in result.err
-    assert "Run " in result.out
-    assert "2 of 2 trials were started" in result.out
+    told = json.loads(result.out)
+    check_choice(told)
+    assert told["provenance"]["timings"] == "measured"
+    assert told["request"]["model"] == "tiny-gpt"
+    assert Profile.from_json(profile.read_bytes(), name="profile").timings.accelerator == "cpu"
+    assert ClusterProfile.from_json(cluster.read_bytes(), name="cluster").name == "local-cpu"
 
 
-def _check_document(told: dict[str, Any]) -> None:
-    """The choice is the fastest measured."""
+def check_choice(told: dict[str, Any]) -> None:
+    """It is the fastest measured."""
     fastest = min(told["trials"], key=lambda trial: trial["measured"])
     assert fastest["configuration"] == told["winner"]
     assert fastest["configuration"].items() <= told["chosen"].items()
     assert {trial["status"] for trial in told["trials"]} <= {"ok", "noisy"}
     assert all(value is not None for value in told["model_error"].values())
-    assert told["trials_saved"] == told["candidates_considered"] - 2
-    assert told["provenance"]["timings"] == told["provenance"]["links"] == "measured"
+    assert told["trials_saved"] == told["candidates_considered"] - len(told["trials"])
 
 
 @pytest.mark.parametrize(
