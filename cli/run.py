@@ -9,10 +9,12 @@ import click
 
 from cli.choices import OPTIMIZERS
 from cli.errors import DONE, NEGATIVE, NOT_ANSWERED, InputError, UnavailableError
+from cli.launching import LAUNCHING, take_launcher
 from cli.options import with_options
 from cli.simulate import SCHEDULE
 
 if TYPE_CHECKING:
+    from executor.launchers.launcher import Launcher
     from executor.trials.prepared_trial import PreparedTrial
     from executor.trials.trial import Trial
     from tuner.enactment import Expectation
@@ -43,6 +45,10 @@ LAYOUT = (
         "--optimizer-sharding", type=click.Choice(["none", "replicas"]), default="none",
         help="`replicas` divides the optimizer's state over a stage's replicas.",
     ),
+    click.option(
+        "--compression", default="none", metavar="HOW",
+        help="Of gradients: fp16, bf16, topk, gaussiank, qsgd, a2sgd, powersgd, or as in topk:0.001.",
+    ),
 )  # fmt: skip
 
 WHAT = (
@@ -70,7 +76,6 @@ HOW = (
         "--precision", type=click.Choice(["float32", "bfloat16", "float16", "float64"]), default="float32",
         help="bfloat16 and float16 are mixed, with float32 master weights.",
     ),
-    click.option("--launcher", type=click.Choice(["local"]), default="local", help="Who starts the ranks."),
     click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", help="Where ranks compute."),
     click.option("--check", is_flag=True, help="Compare losses, gradients and weights with one process."),
     click.option("--timeout", type=float, default=600.0, help="Seconds that all of it may take."),
@@ -80,7 +85,7 @@ HOW = (
 
 
 @click.command(epilog=f"\b\nExample:\n  {EXAMPLE}")
-@with_options(LAYOUT + WHAT + HOW)
+@with_options(LAYOUT + WHAT + HOW + LAUNCHING)
 @click.option(
     "--trace", type=click.Path(path_type=Path), metavar="FILE",
     help="Write the measured and the predicted timeline for ui.perfetto.dev.",
@@ -91,8 +96,9 @@ def run(*, trace: Path | None, as_json: bool, **asked: Any) -> int:
 
     Tells what an iteration takes beside what was predicted, and the memory of every rank.
     """
+    launcher = take_launcher(asked)
     prepared, expected = _prepare(asked)
-    trial = _run(prepared, expected)
+    trial = _run(prepared, expected, launcher)
     if trace and trial.measured is not None:
         from cli.files import write_whole
         from executor.trials.compared_trace import compared_trace
@@ -125,7 +131,7 @@ def exit_code_of(trial: Trial) -> int:
 def _lost(trial: Trial) -> bool:
     """Whether a process was taken away, rather than having failed by itself."""
     failure = trial.outcome.failure
-    return failure is not None and (failure.rank is None or failure.signal == "SIGKILL")
+    return failure is not None and failure.lost
 
 
 def _prepare(asked: dict[str, Any]) -> tuple[PreparedTrial, Expectation | None]:
@@ -185,7 +191,7 @@ def read_emulation(text: str | None) -> dict[str, float] | None:
     return values
 
 
-def _run(prepared: PreparedTrial, expected: Expectation | None) -> Trial:
+def _run(prepared: PreparedTrial, expected: Expectation | None, launcher: Launcher) -> Trial:
     from importlib.util import find_spec
 
     if find_spec("torch") is None:
@@ -194,7 +200,10 @@ def _run(prepared: PreparedTrial, expected: Expectation | None) -> Trial:
     from executor.trials.trial import run_trial
 
     click.echo(f"Running {prepared.configuration} in {prepared.request.ranks} processes", err=True)
+    costs = expected.costs if expected else None
     try:
-        return run_trial(prepared, costs=expected.costs if expected else None)
+        return run_trial(
+            prepared, costs=costs, launcher=launcher, tell=lambda text: click.echo(text, err=True)
+        )
     except ExecutorError as error:
         raise UnavailableError(str(error)) from error

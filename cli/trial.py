@@ -39,11 +39,14 @@ def describe_trial(trial: Trial) -> Iterator[str]:
 
 def _times(told: dict[str, Any], *, iterations: int) -> Iterator[str]:
     measured = told["measured_iteration_s"]
+    counted = f"{told['iterations_kept']} of {iterations} undisturbed"
+    if told["machine_quiet"] is None:
+        counted = f"{iterations} of them; how quiet the nodes were is not known"
     yield (
         f"  iteration   {seconds(measured['median'])} (10 % below {seconds(measured['p10'])}, "
-        f"90 % below {seconds(measured['p90'])}), {told['iterations_kept']} of {iterations} undisturbed"
+        f"90 % below {seconds(measured['p90'])}), {counted}"
     )
-    if not told["machine_quiet"]:
+    if told["machine_quiet"] is False:
         yield "              the machine was not quiet: do not compare this with a prediction"
     for name, word in (("predicted_iteration_s", "predicted"), ("ideal_iteration_s", "ideal")):
         if told[name]:

@@ -19,6 +19,8 @@ Document = dict[str, Any]
 def read_findings(told: Document, launch: Launch) -> Outcome:
     """The outcome of a launch that its supervisor answered."""
     elapsed_s = float(told["elapsed_s"])
+    if "ended" in told:
+        return _ended(told, elapsed_s)
     results = told["agent"].get("results")
     if told["verdict"] is None and results is not None:
         return Outcome(Status.OK, elapsed_s, tuple(json.loads(result) for result in results))
@@ -30,24 +32,38 @@ def read_findings(told: Document, launch: Launch) -> Outcome:
     return Outcome(status, elapsed_s, failure=failure)
 
 
+def _ended(told: Document, elapsed_s: float) -> Outcome:
+    """What a cluster ended, or did not begin, says nothing of the configuration."""
+    status = Status(told["ended"]["status"])
+    lost = status != Status.OUT_OF_MEMORY
+    return Outcome(
+        status,
+        elapsed_s,
+        failure=Failure(
+            told["ended"]["message"], None, log=told["ended"]["log"] or told.get("log", ""), lost=lost
+        ),
+    )
+
+
 def _nothing_began(told: Document, launch: Launch) -> tuple[Status, Failure]:
     if told["verdict"] is not None:
         message = (
             f"no rank of {launch.ranks} had begun after {told['verdict']['waited_s']:.1f} s; the machine may "
             "be too busy: try again, or allow more time"
         )
-        return Status.TIMED_OUT, Failure(message, None, log=told["log"])
+        return Status.TIMED_OUT, Failure(message, None, log=told["log"], lost=True)
     code, number = _how_it_ended(told["agent"]["status"])
     ended = f"by {number}" if number else f"with exit code {code}"
     message = f"the process that starts the ranks ended {ended} before any had begun; its log says why"
-    return Status.FAILED, Failure(message, None, exit_code=code, signal=number, log=told["log"])
+    return Status.FAILED, Failure(message, None, exit_code=code, signal=number, log=told["log"], lost=True)
 
 
 def _rank_failed(told: Document, launch: Launch, rank: int) -> tuple[Status, Failure]:
     seen = told["ranks"][rank]
     verdict = told["verdict"] or {"cause": Cause.GONE, "waited_s": 0.0}
     operation, activity, cause = _operation(seen["note"]), seen["activity"], Cause(verdict["cause"])
-    where = f"rank {rank} of {launch.ranks}" + _place(operation, activity)
+    host = f" on {seen['host']}" if seen.get("host") else ""
+    where = f"rank {rank} of {launch.ranks}{host}" + _place(operation, activity)
     code = name = exception = requested = None
     status = Status.FAILED
     if cause == Cause.REPORTED:
@@ -55,6 +71,8 @@ def _rank_failed(told: Document, launch: Launch, rank: int) -> tuple[Status, Fai
         exception, requested = report["exception"], report["bytes"]
         code = report.get("exit_code", 1)
         status, message = _reported(report, where, launch)
+    elif cause == Cause.GONE and seen.get("lost"):
+        message = f"{where} was lost: {seen['lost']}"
     elif cause == Cause.GONE:
         code, name = _exit_of(told, rank)
         status, message = _gone(told, where, code=code, name=name)
@@ -74,6 +92,7 @@ def _rank_failed(told: Document, launch: Launch, rank: int) -> tuple[Status, Fai
         requested_bytes=requested,
         limit_bytes=launch.memory_limit_bytes if status == Status.OUT_OF_MEMORY else None,
         log=told["log"],
+        lost=cause == Cause.GONE and (bool(seen.get("lost")) or name == signal.Signals.SIGKILL.name),
         others=tuple(i for i, other in enumerate(told["ranks"]) if i != rank and other["state"] == "failed"),
     )
 

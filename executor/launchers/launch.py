@@ -25,6 +25,8 @@ class Launch:
     threads: int | None = 1
     """Of torch in each rank on a CPU; None leaves torch's own choice."""
     device: str = "cpu"
+    apart: bool = False
+    """Each rank was given devices of its own, whichever it sees."""
     memory_limit_bytes: int | None = None
     """For each rank, above what it uses before the body runs."""
     import_path: tuple[str, ...] = ()

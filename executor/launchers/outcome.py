@@ -57,6 +57,8 @@ class Failure:
     """The end of the rank's log, or of the agent's."""
     others: tuple[int, ...] = ()
     """Ranks that failed as well."""
+    lost: bool = False
+    """Something outside ended the run, or never began it: nothing is known of the configuration."""
 
 
 @dataclass(frozen=True)

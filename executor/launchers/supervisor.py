@@ -11,16 +11,16 @@ import json
 import os
 import select
 import shutil
-import signal
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from executor.launchers.launch import Launch, MemoryFile, read_launch
+from executor.launchers.lifeline import Abandoned, Lifeline
+from executor.launchers.logs import make_logs, oom_kills, open_log, tail
 from executor.launchers.processes import adopt_orphans, collect, end_descendants
 from executor.launchers.progress import ProgressArea
 from executor.launchers.rank_process import log_name
@@ -29,29 +29,26 @@ from executor.launchers.watchdog import Cause, Verdict, judge
 
 _TICK_MS = 100
 _EXIT_STATUS_S = 1.0
-_LOG_TAIL_BYTES = 4_000
 _AGENT_LOG = "agent.log"
 
 
 class Supervisor:
     """Starts the agent of one launch, watches, and ends it."""
 
-    def __init__(self, launch: Launch, *, launch_path: str, scratch: Path, caller: int) -> None:
-        self._launch, self._launch_path, self._scratch, self._caller = launch, launch_path, scratch, caller
-        self._logs = _make_logs(launch.logs, scratch)
+    def __init__(self, launch: Launch, *, launch_path: str, scratch: Path, lifeline: Lifeline) -> None:
+        self._launch, self._launch_path, self._scratch = launch, launch_path, scratch
+        self._lifeline = lifeline
+        self._logs = make_logs(launch.logs, scratch)
         self._area = ProgressArea.create(launch.ranks)
         self._answer = MemoryFile("chimera-answer")
         self._poll = select.poll()
         self._poll.register(0, select.POLLIN)
         self._watch = RankWatch(self._area, self._poll)
         self._agent_status: int | None = None
-        self._cancelled = False
 
     def run(self) -> dict[str, Any]:
         """What happened; every process is gone when this returns."""
-        signal.signal(signal.SIGTERM, self._cancel)
-        signal.signal(signal.SIGHUP, self._cancel)
-        launched_ns, kills = time.monotonic_ns(), _oom_kills()
+        launched_ns, kills = time.monotonic_ns(), oom_kills()
         verdict = None
         try:
             self._agent = self._start_agent()
@@ -59,7 +56,7 @@ class Supervisor:
             if verdict is not None and verdict.cause == Cause.GONE and verdict.rank is not None:
                 self._await_exit_status(verdict.rank)
             told = self._describe(verdict)
-            told["oom_kills"] = _oom_kills() - kills
+            told["oom_kills"] = oom_kills() - kills
         finally:
             left = end_descendants()
             self._remove_files()
@@ -68,7 +65,7 @@ class Supervisor:
     def _start_agent(self) -> int:
         command = [sys.executable, "-P", "-m", "executor.launchers.agent", str(os.getpid())]
         command += [self._launch_path, self._area.path, self._answer.path]
-        with _open_log(self._logs / _AGENT_LOG) as log:
+        with open_log(self._logs / _AGENT_LOG) as log:
             process = subprocess.Popen(
                 command, env=self._environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
@@ -89,7 +86,7 @@ class Supervisor:
 
     def _wait(self, launched_ns: int) -> Verdict | None:
         """Until the agent has ended (None), the watchdog has a verdict, or nobody wants the answer."""
-        while not self._is_abandoned():
+        while not self._lifeline.cut:
             self._note_exits()
             seen = self._watch.look()
             verdict = judge(
@@ -104,21 +101,13 @@ class Supervisor:
         """The parent of a rank's process writes down how it ended, unless it was killed as well."""
         deadline = time.monotonic() + _EXIT_STATUS_S
         while self._area.read(rank).wait_status is None and time.monotonic() < deadline:
-            if self._is_abandoned():
+            if self._lifeline.cut:
                 raise Abandoned
             time.sleep(_TICK_MS / 1000)
 
     def _note_exits(self) -> None:
         statuses = collect()
         self._agent_status = statuses.get(self._agent, self._agent_status)
-
-    def _is_abandoned(self) -> bool:
-        """The lifeline is only ever readable at its end."""
-        ready, _, _ = select.select([0], [], [], 0)
-        return bool(ready) or self._cancelled or os.getppid() != self._caller
-
-    def _cancel(self, *_: object) -> None:
-        self._cancelled = True
 
     def _describe(self, verdict: Verdict | None) -> dict[str, Any]:
         answer = json.loads(self._answer.read() or b"{}")
@@ -130,7 +119,7 @@ class Supervisor:
             "rank": rank,
             "ranks": self._watch.describe(),
             "agent": agent,
-            "log": _tail(self._logs / log) or _tail(self._logs / _AGENT_LOG),
+            "log": tail(self._logs / log) or tail(self._logs / _AGENT_LOG),
         }
 
     def _remove_files(self) -> None:
@@ -138,50 +127,14 @@ class Supervisor:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
 
-class Abandoned(Exception):  # noqa: N818 (nothing failed)
-    """The caller is gone, or has cancelled the run."""
-
-
-def _make_logs(folder: str | None, scratch: Path) -> Path:
-    """A new folder for logs; where a disk has no room for one, the scratch folder."""
-    try:
-        return Path(tempfile.mkdtemp(prefix="chimera-logs-", dir=folder or scratch))
-    except OSError:
-        return scratch
-
-
-def _open_log(path: Path) -> Any:
-    try:
-        return path.open("ab")
-    except OSError:
-        return Path(os.devnull).open("ab")
-
-
-def _tail(path: Path) -> str:
-    try:
-        with path.open("rb") as log:
-            log.seek(max(0, path.stat().st_size - _LOG_TAIL_BYTES))
-            return log.read().decode("utf-8", "replace")
-    except OSError:
-        return ""
-
-
-def _oom_kills() -> int:
-    """Processes that the kernel has killed for want of memory so far, as it tells."""
-    try:
-        lines = Path("/proc/vmstat").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
-
-
 def main() -> int:
     """Run one launch for the caller."""
     caller, launch_path, scratch = int(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    lifeline = Lifeline(caller)
+    lifeline.listen()
     adopt_orphans()
     launch = read_launch(launch_path)
-    supervisor = Supervisor(launch, launch_path=launch_path, scratch=scratch, caller=caller)
+    supervisor = Supervisor(launch, launch_path=launch_path, scratch=scratch, lifeline=lifeline)
     try:
         told = supervisor.run()
         sys.stdout.write(json.dumps(told))

@@ -87,12 +87,14 @@ class EmulatedUpdates:
     """Collectives and optimizer steps that only take their time.
 
     An all-reduce ends `all_reduce_s` after its last member arrived: the members exchange their moments of
-    arrival, which the clock of one machine can compare. Those of one rank run side by side.
+    arrival, which the clock of one machine can compare; on several it counts from when a rank comes to wait
+    for it. Those of one rank run side by side.
     """
 
-    def __init__(self, costs: Emulation, groups: ParameterGroups) -> None:
+    def __init__(self, costs: Emulation, groups: ParameterGroups, *, one_machine: bool = True) -> None:
         self._costs = costs
         self._groups = groups
+        self._one_machine = one_machine
         self._pending: list[tuple[Tensor, Any, float]] = []
 
     def start(self, op: Op) -> None:
@@ -109,7 +111,7 @@ class EmulatedUpdates:
         end = 0.0
         for arrival, work, length in self._pending:
             work.wait()
-            end = max(end, arrival.item() + length)
+            end = max(end, (arrival.item() if self._one_machine else time.monotonic()) + length)
         self._pending.clear()
         sleep_until(end)
 

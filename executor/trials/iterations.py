@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,19 +33,29 @@ class RankIterations:
     end_s: Floats
     moments: Floats
     """Of every event of the program [k, 3, event], see `executor.running.recording`."""
+    shared_clock: bool
+    """Whether all ranks ran on this machine."""
+
+    def document(self) -> dict[str, Any]:
+        """As JSON: fields of `executor.trials.rank_result.RankResult`."""
+        return {
+            "start_s": self.start_s.tolist(),
+            "end_s": self.end_s.tolist(),
+            "moments": self.moments.tolist(),
+            "shared_clock": self.shared_clock,
+        }
 
 
 class Starter:
     """Lets all ranks start an iteration together."""
 
     def __init__(self) -> None:
-        names: list[str] = [""] * dist.get_world_size()
-        dist.all_gather_object(names, socket.gethostname())
-        self._one_machine = len(set(names)) == 1
+        self.one_machine = on_one_machine()
+        """Whether the clocks of all ranks are one."""
 
     def wait(self) -> float:
         """Return at the common start, which is given back."""
-        if not self._one_machine:
+        if not self.one_machine:
             dist.barrier()
             return time.monotonic()
         moment = torch.tensor([time.monotonic() + _LEAD_S], dtype=torch.float64)
@@ -52,6 +63,13 @@ class Starter:
         start_s = moment.item()
         sleep_until(start_s)
         return start_s
+
+
+def on_one_machine() -> bool:
+    """Whether all ranks run on this machine; they ask each other together."""
+    names = [""] * dist.get_world_size()
+    dist.all_gather_object(names, socket.gethostname())
+    return len(set(names)) == 1
 
 
 def time_iterations(
@@ -79,4 +97,4 @@ def time_iterations(
             starts.append(start_s)
             ends.append(end_s)
             moments.append(recording.copy())
-    return RankIterations(np.array(starts), np.array(ends), np.stack(moments))
+    return RankIterations(np.array(starts), np.array(ends), np.stack(moments), starter.one_machine)

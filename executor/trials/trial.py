@@ -1,7 +1,7 @@
 """How does a configuration do when it is really run? Timed iterations after warm-up, beside the prediction.
 
 Every rank runs a body, `EMULATED_BODY` or `MODEL_BODY`: a function of the request's JSON and of its
-`executor.launchers.rank_process.Rank` that returns the fields of a RankResult.
+`executor.launchers.rank_process.Rank` that returns the fields of a `executor.trials.rank_result.RankResult`.
 """
 
 from __future__ import annotations
@@ -15,35 +15,23 @@ from typing import Any
 import numpy as np
 
 from executor.errors import ExecutorError
+from executor.launchers.asking import Tell
 from executor.launchers.launch import Launch
-from executor.launchers.local import launch_locally
+from executor.launchers.launcher import Launcher
+from executor.launchers.local import LocalLauncher
 from executor.launchers.outcome import Outcome, Status
 from executor.launchers.peak_memory import PeakMemory
 from executor.launchers.watchdog import Limits
 from executor.running.recording import measured_timeline
-from executor.trials.load import LoadMonitor
+from executor.trials.load import LoadMonitor, Quietness
 from executor.trials.prepared_trial import PreparedTrial
+from executor.trials.rank_result import RankResult, on_one_clock
 from tuner.operation_costs import OperationCosts
 from tuner.simulation import simulate
 from tuner.timeline import Floats, Timeline
 
 EMULATED_BODY = "executor.trials.emulated_trial:run"
 MODEL_BODY = "executor.trials.model_trial:run"
-
-
-@dataclass(frozen=True)
-class RankResult:
-    """What the body of one rank returns, as JSON."""
-
-    start_s: Sequence[float]
-    """Of every timed iteration, or of the program of an asynchronous schedule, on the monotonic clock [k]."""
-    end_s: Sequence[float]
-    moments: Sequence[Any]
-    """Of every event of the rank's program, see executor.running.recording [k][3][event]."""
-    memory: dict[str, int]
-    """PeakMemory.document()"""
-    check: dict[str, Any] | None = None
-    """max_gradient_error, max_weight_error, loss_error, passed; the same from every rank."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +48,8 @@ class Trial:
     """Of all timed iterations."""
     kept: tuple[bool, ...] = ()
     """Which of them were undisturbed."""
-    quiet: bool = True
+    quiet: bool | None = True
+    """Whether the machine was quiet; None where the ranks ran elsewhere, whose load is not known."""
 
     @property
     def status(self) -> Status:
@@ -70,7 +59,7 @@ class Trial:
     @property
     def counted_s(self) -> tuple[float, ...]:
         """The undisturbed iterations; all of them where the machine was not quiet."""
-        if not self.quiet:
+        if self.quiet is False:
             return self.iteration_s
         return tuple(s for s, kept in zip(self.iteration_s, self.kept, strict=True) if kept)
 
@@ -106,31 +95,40 @@ class Trial:
 
 
 def run_trial(
-    prepared: PreparedTrial, *, costs: OperationCosts | None = None, body: str | None = None
+    prepared: PreparedTrial,
+    *,
+    costs: OperationCosts | None = None,
+    body: str | None = None,
+    launcher: Launcher | None = None,
+    tell: Tell | None = None,
 ) -> Trial:
     """Launch it, wait, and put what was measured beside what `costs`, or the request's own, predict.
 
-    `body` is the one for the request unless given. However the run ends, it is the trial's outcome; raises
-    TrialError if that could not be found out.
+    `body` is the one for the request unless given, and the ranks run on this machine unless a launcher is;
+    `tell` hears what that waits for. However the run ends, it is the trial's outcome; raises TrialError if
+    that could not be found out.
     """
+    launcher = launcher or LocalLauncher()
     body = body or (EMULATED_BODY if prepared.request.emulate else MODEL_BODY)
     costs = costs or prepared.costs
     predicted = simulate(prepared.program, costs) if costs else None
     ideal = simulate(prepared.program, _free(costs)) if costs else None
     ideal_s = float(np.median(periods(ideal))) if ideal else None
     with LoadMonitor() as monitor:
-        outcome = launch_locally(_launch(prepared, body))
+        outcome = launcher.run(_launch(prepared, body), tell)
     if outcome.status != Status.OK:
         return Trial(prepared, outcome, predicted, ideal_s)
     try:
-        ranks = tuple(RankResult(**result) for result in outcome.results)
+        ranks = on_one_clock(tuple(RankResult(**result) for result in outcome.results))
         spans = iteration_spans(prepared, ranks)
     except (TypeError, ValueError, IndexError) as error:
         raise ExecutorError(f"{body} did not return what a rank has to: {error}") from error
-    quietness = monitor.judge(spans)
+    all_kept = Quietness(tuple(True for _ in spans))
+    quietness = monitor.judge(spans) if launcher.is_here else all_kept
     times = tuple(end_s - start_s for start_s, end_s in spans)
     bare = dataclasses.replace(outcome, results=())
-    return Trial(prepared, bare, predicted, ideal_s, ranks, times, quietness.kept, quietness.quiet)
+    quiet = quietness.quiet if launcher.is_here else None
+    return Trial(prepared, bare, predicted, ideal_s, ranks, times, quietness.kept, quiet)
 
 
 def iteration_spans(prepared: PreparedTrial, ranks: Sequence[RankResult]) -> list[tuple[float, float]]:

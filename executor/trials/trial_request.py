@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from executor.errors import ConfigurationError
+from executor.launchers.launcher import LauncherName
 from profiles.document import describe_faults
 from tuner.configuration import Recompute, Scaling
 from tuner.emulation import Emulation
@@ -14,6 +15,8 @@ from tuner.schedules.updates import SyncPolicy
 
 MAX_LOCAL_RANKS = 64
 """Processes on one machine."""
+MAX_RANKS = 4096
+"""Processes on a cluster."""
 
 Count = Annotated[int, Field(ge=1, le=10**6)]
 
@@ -52,6 +55,8 @@ class TrialRequest(_Closed):
     buckets: Annotated[int, Field(ge=1, le=1000)] = 1
     optimizer: Literal["sgd", "momentum", "adam", "adamw"] = "adam"
     optimizer_sharding: Literal["none", "replicas"] = "none"
+    compression: Annotated[str, Field(max_length=50)] = "none"
+    """Of the gradients that replicas exchange (`tuner.compression`)."""
     model: Annotated[str, Field(min_length=1, max_length=500)] | dict[str, Any] | None = None
     """A preset's or a factory's name, or {"config": ...}; else `emulate`."""
     tied: TiedStages = ()
@@ -63,7 +68,8 @@ class TrialRequest(_Closed):
     warm_up: Annotated[int, Field(ge=0, le=1000)] = 2
     """Iterations before the timed ones."""
     precision: Literal["float32", "bfloat16", "float16", "float64"] = "float32"
-    launcher: Literal["local"] = "local"
+    launcher: LauncherName = "local"
+    """Who starts the ranks."""
     device: Literal["cpu", "cuda"] = "cpu"
     check: bool = False
     """Compare with one process."""
@@ -79,10 +85,22 @@ class TrialRequest(_Closed):
             raise ValueError(
                 "check compares weights, and an emulated run has none: leave it out, or run a model"
             )
-        if self.ranks > MAX_LOCAL_RANKS:
+        if self.compression != "none" and self.emulate is not None:
             raise ValueError(
-                f"width {self.width} x depth {self.depth} are {self.ranks} processes; {MAX_LOCAL_RANKS} is "
-                "the most on one machine"
+                f"compression {self.compression} is of gradients, and an emulated run has none: leave it "
+                "out, or run a model"
+            )
+        if self.compression != "none" and self.check:
+            raise ValueError(
+                f"check compares with one process, from which {self.compression} differs by design: leave "
+                "one of them out"
+            )
+        most = MAX_LOCAL_RANKS if self.launcher == "local" else MAX_RANKS
+        if self.ranks > most:
+            where = "on one machine" if self.launcher == "local" else f"with {self.launcher}"
+            raise ValueError(
+                f"width {self.width} x depth {self.depth} are {self.ranks} processes; {most} is the most "
+                f"{where}"
             )
         return self
 

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import Any
 
 from executor.errors import ConfigurationError
-from executor.launchers.outcome import Failure, Status
+from executor.launchers.outcome import Failure
 from executor.trials.compared_trace import compared_trace
 from executor.trials.resolution import resolve
 from executor.trials.trial import Trial as Run
@@ -64,6 +64,7 @@ def _request(asked: Trial, group: DeviceGroup, *, limit_s: float) -> TrialReques
             "partition": asked.stage_layers,
             "optimizer": asked.optimizer,
             "optimizer_sharding": asked.optimizer_sharding,
+            "compression": asked.compression,
             "iterations": asked.iterations,
             "warm_up": asked.warm_up,
             "seed": asked.seed,
@@ -102,9 +103,7 @@ def _precision_of(asked: Trial) -> str:
 def _refuse_lost(trial: Run) -> None:
     """A process that was taken away, rather than having failed, says nothing of the configuration."""
     failure = trial.outcome.failure
-    if failure is None or trial.status != Status.FAILED:
-        return
-    if failure.rank is None or failure.signal == "SIGKILL":
+    if failure is not None and failure.lost:
         raise LostError(failure.message, trial.outcome.document())
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from executor.errors import ConfigurationError
 from executor.trials.prepared_trial import prepare
-from executor.trials.trial import RankResult, iteration_spans, periods
+from executor.trials.rank_result import RankResult, on_one_clock
+from executor.trials.trial import iteration_spans, periods
 from executor.trials.trial_request import read_trial
 from tuner.errors import ScheduleError
 from tuner.simulation import simulate
@@ -26,7 +27,8 @@ def asked(**options: Any) -> dict[str, Any]:
         ({"emulate": None}, "either a model or what to emulate"),
         ({"model": "tiny-gpt"}, "not both"),
         ({"check": True}, "an emulated run has none"),
-        ({"width": 40}, "80 processes; 64 is the most"),
+        ({"width": 40}, "80 processes; 64 is the most on one machine"),
+        ({"width": 3000, "launcher": "slurm"}, "6000 processes; 4096 is the most with slurm"),
         ({"emulate": EMULATE | {"weight_gradient_s": 1.0}}, "a part of backward_s, which is 0.02"),
         ({"emulate": {"forward_s": 0.01}}, "backward_s"),
         ({"emulate": EMULATE | {"sleep_s": 1.0}}, "sleep_s"),
@@ -85,3 +87,13 @@ def test_an_iteration_lasts_from_the_first_start_to_the_last_end() -> None:
     memory = {"peak_bytes": 2, "baseline_bytes": 1, "reserved_bytes": 2}
     ranks = [RankResult([1.0, 3.0], [2.0, 4.5], [], memory), RankResult([0.9, 3.1], [2.2, 4.0], [], memory)]
     assert iteration_spans(prepared, ranks) == [(0.9, 2.2), (3.0, 4.5)]
+
+
+def test_ranks_on_several_machines_are_compared_by_their_common_start() -> None:
+    """Each counts from another moment; what lasts as long lasts as long."""
+    memory = {"peak_bytes": 2, "baseline_bytes": 1, "reserved_bytes": 2}
+    first = RankResult([1.0, 3.0], [2.0, 4.5], [[[1.5]], [[3.5]]], memory, None, False)
+    other = RankResult([901.0, 902.0], [902.5, 903.0], [[[901.25]], [[902.75]]], memory, None, False)
+    ranks = on_one_clock([first, other])
+    assert iteration_spans(prepare(read_trial(asked())), ranks) == [(1.0, 2.5), (3.0, 4.5)]
+    assert [rank.moments for rank in ranks] == [[[[1.5]], [[3.5]]], [[[1.25]], [[3.75]]]]
