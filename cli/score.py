@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from profiles.calibration import Calibration
     from profiles.measurement import Measurements
     from profiles.timings import Profile
+    from tuner.inputs import Library
     from tuner.score import Score
 
 EXAMPLE = "chimera score chimera-sc21 --calibrate-on chimera-sc21 --schedules chimera,dapple,gems,gpipe"
@@ -41,6 +42,13 @@ EXAMPLE = "chimera score chimera-sc21 --calibrate-on chimera-sc21 --schedules ch
     help="A profile of a measured model that is no preset (`chimera profile`).",
 )
 @click.option(
+    "--cluster",
+    "clusters",
+    multiple=True,
+    metavar="FILE",
+    help="A cluster of the measurements that is no preset, or has links that were measured.",
+)
+@click.option(
     "--capacity-gb", type=click.FloatRange(0, 1e9, min_open=True), metavar="GB",
     show_default="the data sheet's", help="Say whether each fits in so much memory, in 1e9 bytes.",
 )  # fmt: skip
@@ -57,6 +65,7 @@ def score(
     save_calibration: Path | None,
     schedules: str | None,
     profiles: tuple[str, ...],
+    clusters: tuple[str, ...],
     capacity_gb: float | None,
     as_json: bool,
     report: Path | None,
@@ -67,17 +76,20 @@ def score(
     """
     from cli.sources import read_document
     from profiles import library
+    from profiles.cluster import ClusterProfile
     from profiles.timings import Profile
+    from tuner.own_clusters import OwnClusters
     from tuner.score import score as score_document
 
     known = [read_document(name, Profile) for name in profiles]
+    shelf = OwnClusters(library, [read_document(name, ClusterProfile) for name in clusters])
     document = read_measurements(file)
-    used = _calibration(calibrate_on, calibration, known)
+    used = _calibration(calibrate_on, calibration, profiles=known, shelf=shelf)
     if save_calibration:
         _save(used, save_calibration)
     found = score_document(
         document,
-        library,
+        shelf,
         calibration=used,
         schedules=_named(schedules),
         profiles=known,
@@ -106,10 +118,9 @@ def read_measurements(name: str) -> Measurements:
 
 
 def _calibration(
-    calibrate_on: tuple[str, ...], calibration: str | None, profiles: list[Profile]
+    calibrate_on: tuple[str, ...], calibration: str | None, *, profiles: list[Profile], shelf: Library
 ) -> Calibration | None:
     from cli.sources import read_document
-    from profiles import library
     from profiles.calibration import Calibration
     from tuner.calibration import calibrate
 
@@ -119,7 +130,7 @@ def _calibration(
         return read_document(calibration, Calibration)
     if not calibrate_on:
         return None
-    return calibrate([read_measurements(name) for name in calibrate_on], library, profiles=profiles)
+    return calibrate([read_measurements(name) for name in calibrate_on], shelf, profiles=profiles)
 
 
 def _bytes(capacity_gb: float | None) -> float | None:

@@ -48,7 +48,10 @@ def test_a_tuning_tries_chooses_keeps_and_goes_on(chimera: Shell, tmp_path: Path
     assert 'id="trials"' in page.read_text(encoding="utf-8")
     storage = optuna.storages.JournalStorage(JournalFileBackend(str(journal)))
     assert len(optuna.load_study(study_name="chimera", storage=storage).trials) == 1
-    assert json.loads(chimera("score", kept, "--profile", profile, "--json").out)["count"] == 1
+    assert (
+        json.loads(chimera("score", kept, "--profile", profile, "--cluster", cluster, "--json").out)["count"]
+        == 1
+    )
 
     again = chimera(*TUNE, *given, "-o", kept)
     assert again.code == 0, again.err
