@@ -20,6 +20,7 @@ from profiles import library
 from profiles.document import canonical_json
 from profiles.timings import Profile
 from tuner.assignments import Trial, TrialConfiguration
+from tuner.compression import one_compression
 from tuner.enactment import expect
 from tuner.messages import JobKind
 from tuner.options import options_of
@@ -144,5 +145,6 @@ def _payload(model: str | InlineModel, question: Question, proposal: Proposal) -
         stage_layers=expected.stage_layers,
         optimizer=request.optimizer,
         optimizer_sharding=request.optimizer_sharding,
+        compression=str(one_compression(request.compression)),
         iterations=min(_MOST, max(_FEWEST, round(_TIMED_S / proposal.predicted_s))),
     ).model_dump(mode="json", exclude_none=True)

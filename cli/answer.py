@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from cli.compressions import describe_compressions
 from cli.explanation import KINDS, explain_plan, layout, memory_parts, provenance
 from cli.quantities import count, gigabytes, percent, seconds, table
 from tuner.exports.frameworks import FRAMEWORKS
@@ -23,6 +24,9 @@ def describe(plan: Plan, search_s: float | None, *, explain: bool = False) -> It
         yield from _answer(plan, plan.chosen)
         yield ""
         yield from _candidates(plan, everything=explain)
+    if plan.compression:
+        yield ""
+        yield from describe_compressions(plan.compression)
     if plan.why:
         yield ""
         yield from _why_not(plan.why)

@@ -67,12 +67,19 @@ class Narrator:
     """Writes configurations as documents, for one model on one device."""
 
     def __init__(
-        self, *, sequence_length: int, sample_flops: int, peak_flops: float, bars: Bars | None = None
+        self,
+        *,
+        sequence_length: int,
+        sample_flops: int,
+        peak_flops: float,
+        bars: Bars | None = None,
+        compression: str = "none",
     ) -> None:
         self._bars = bars
         self._sequence_length = sequence_length
         self._sample_flops = sample_flops
         self._peak_flops = peak_flops
+        self._compression = compression
 
     def candidate(self, ranked: Ranked) -> Candidate:
         """A configuration without the memory of every rank."""
@@ -90,6 +97,7 @@ class Narrator:
             stage_layers=choice.evaluated.stages.counts[choice.index],
             predicted=predicted,
             peak_memory_bytes=choice.peak_bytes,
+            compression=self._compression,
         )
 
     def chosen(self, ranked: Ranked) -> Chosen:

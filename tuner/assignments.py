@@ -103,6 +103,8 @@ class Trial(ModelAssignment):
     gradient_precision: Literal["float32", "same"] = "float32"
     optimizer: Optimizer = "adam"
     optimizer_sharding: Literal["none", "replicas"] = "none"
+    compression: Annotated[str, Field(max_length=50)] = "none"
+    """Of the gradients that replicas exchange."""
     rank_order: Literal["pipe_major", "data_major"] = "pipe_major"
     iterations: _Repeats = 10
     warm_up: Annotated[int, Field(ge=0, le=10_000)] = 2

@@ -151,7 +151,7 @@ def read_compression(text: str) -> Compression:
     name, colon, value = text.strip().partition(":")
     if name not in NAMES:
         raise UnsupportedOptionError(
-            f"compression={text[:60]} is not modelled: choose from {', '.join(NAMES)}; topk, gaussiank, "
+            f"compression={text[:60]} is not modelled yet: choose from {', '.join(NAMES)}; topk, gaussiank, "
             "powersgd and a2sgd take a value, as in topk:0.001, powersgd:2, a2sgd:100"
         )
     if not colon:
@@ -170,6 +170,12 @@ def read_compression(text: str) -> Compression:
         f"that is sent (above 0, at most 1), powersgd its rank (1 to {MOST_RANK}), a2sgd the steps between "
         "two averages"
     )
+
+
+def one_compression(text: str) -> Compression:
+    """The compression that is named; none where several are, which planning tries one by one."""
+    allowed = read_compressions(text)
+    return allowed[0] if len(allowed) == 1 else NONE
 
 
 def read_compressions(text: str) -> tuple[Compression, ...]:

@@ -30,4 +30,6 @@ def enacted_costs(
         seconds_per_byte=per_byte,
         message_bytes=stages.cut_bytes[index],
         lanes=synchronization.lanes,
+        compress_s=synchronization.before_s(stages, copies=copies, width=layout.width)[index],
+        decompress_s=synchronization.after_s(stages, network, copies=copies)[index],
     )

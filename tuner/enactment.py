@@ -51,7 +51,11 @@ def expect(
     costs, stages = Rehearsal(evaluator).costs(evaluated, 0), evaluated.stages
     tied = tuple(tuple(np.flatnonzero(member[0]).tolist()) for _, member in stages.tied)
     return Expectation(
-        replace(costs, sync_s=np.append(costs.sync_s, np.zeros(len(tied)))),
+        replace(
+            costs,
+            sync_s=np.append(costs.sync_s, np.zeros(len(tied))),
+            compress_s=np.append(costs.compress_s, np.zeros(len(tied))),
+        ),
         stages.counts[0],
         tied,
         evaluator.layers.sources(None).text,
@@ -67,6 +71,7 @@ def enact_chosen(
     """
     if plan.chosen is None:
         return None
+    request = request.model_copy(update={"compression": plan.chosen.compression})
     return enact(request, configuration_of(plan.chosen), library, profile=profile)
 
 

@@ -7,6 +7,7 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
+from tuner.compression import one_compression
 from tuner.configuration import Configuration, Recompute, Scaling
 from tuner.cost import CostModel, IterationTimes
 from tuner.inputs import PlanInputs
@@ -105,9 +106,10 @@ class Evaluator:
             inputs.accelerator.memory_bandwidth_bytes_per_s * inputs.accelerator.efficiency.bandwidth_share
         )
         lanes = 2 if software.collectives == "side_by_side" else 1
-        self.synchronization = Synchronization(request, lanes)
         factor = software.compute_factor if software.traffic_factor is None else software.traffic_factor
         update_bytes_per_s = bandwidth / max(factor, _LEAST_FACTOR)
+        compression = one_compression(request.compression)
+        self.synchronization = Synchronization(request, lanes, compression, update_bytes_per_s)
         overhead_s = software.iteration_overhead_s or 0.0
         self.costs = CostModel(request, self.synchronization, update_bytes_per_s, overhead_s)
         self._cuts: dict[tuple[int, bytes], StageCosts] = {}

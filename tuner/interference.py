@@ -119,7 +119,7 @@ class _Run:
         work = self._work[rank]
         while work.event == NONE and self._at[rank] < self._last[rank]:
             event = self._at[rank]
-            if event in self._clock.instance_of:
+            if event in self._clock.instance_of and not self._duration[event]:
                 self._at[rank] += 1
                 self._complete(event, now)
                 self._join(self._clock.instance_of[event], now)
@@ -147,6 +147,8 @@ class _Run:
         event, self._work[rank].event = self._work[rank].event, NONE
         self._at[rank] += 1
         self._complete(event, now)
+        if event in self._clock.instance_of:  # its gradients are compressed
+            self._join(self._clock.instance_of[event], now)
         self._proceed(rank, now)
 
     def _complete(self, event: int, now: float) -> None:

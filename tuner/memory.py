@@ -6,6 +6,7 @@ import numpy as np
 
 from profiles.cluster import Software
 from profiles.document import Precision
+from tuner.compression import one_compression
 from tuner.configuration import Recompute
 from tuner.fullest_moment import fullest_moment
 from tuner.ranks import rank_parameters, to_ranks
@@ -97,10 +98,20 @@ class MemoryModel:
             recompute_bytes=fullest.recomputed,
             loss_bytes=fullest.losses,
             transient_bytes=fullest.transient,
-            communication_bytes=to_ranks(_buffers(stages)[:, None, :], placement, "sum"),
+            communication_bytes=to_ranks(
+                (_buffers(stages) + self._compressed(stages, replicas=len(placement) * width))[:, None, :],
+                placement,
+                "sum",
+            ),
             framework_bytes=one * self.software.framework_bytes,
             reserve_bytes=one * self.request.margin * self.capacity_bytes,
         ).rounded_up()
+
+    def _compressed(self, stages: StageCosts, *, replicas: int) -> Floats:
+        """Codes of the gradients, and what is kept of them for the next step [b, s]."""
+        how = one_compression(self.request.compression)
+        parameters = stages.all_parameters
+        return how.kept_bytes(parameters, replicas=replicas) if replicas > 1 else np.zeros_like(parameters)
 
     def _weight_copies(
         self, scheme: Scheme, stages: StageCosts, case: Case, *, placement: Integers

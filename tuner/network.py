@@ -66,17 +66,38 @@ class Network:
         steps = 2 * (replicas - 1) * (self.cluster.software.ring_step_s or 0.0) if stopped else 0.0
         return np.asarray(self._reduced_s(message_bytes, replicas, copies=copies) + steps, dtype=np.float64)
 
+    def all_gather_s(self, message_bytes: Floats, copies: int, *, stopped: bool = False) -> Floats:
+        """Time log2(r)·α + (r−1)·β·L until each of r = copies·W replicas has the L bytes of all others.
+
+        As `all_reduce_s`, with half its steps.
+        """
+        replicas = copies * self.width
+        if replicas == 1:
+            return np.zeros_like(message_bytes)
+        steps = (replicas - 1) * (self.cluster.software.ring_step_s or 0.0) if stopped else 0.0
+        message_bytes = message_bytes * self._collective_factor
+        members = min(replicas, self._members_in_a_node(copies))
+        inside = _gather_s(self._inside.collective, message_bytes, replicas)
+        if self._stays_in_a_node(replicas, members):
+            return np.asarray(inside + steps)
+        time = _gather_s(self.cluster.link.collective, message_bytes, replicas, share=members)
+        return np.asarray((np.maximum(time, inside) if members > 1 else time) + steps)
+
     def _reduced_s(self, message_bytes: Floats, replicas: int, *, copies: int) -> Floats:
         message_bytes = message_bytes * self._collective_factor
         members = min(replicas, self._members_in_a_node(copies))
         inside = self._inside.collective
-        stage_in_node = members == replicas and self._node_devices % self.width == 0
-        if stage_in_node or self.width * self.depth <= self._node_devices:
+        if self._stays_in_a_node(replicas, members):
             return _collective_s(inside, message_bytes, replicas)
         time = _collective_s(self.cluster.link.collective, message_bytes, replicas, share=members)
         if members > 1:
             time = np.maximum(time, _collective_s(inside, message_bytes, members))
         return time
+
+    def _stays_in_a_node(self, replicas: int, members: int) -> bool:
+        """Whether all replicas of a stage share a node, of which `members` do in the fullest."""
+        stage_in_node = members == replicas and self._node_devices % self.width == 0
+        return stage_in_node or self.width * self.depth <= self._node_devices
 
     def _transfer_s(self, link: Transfer, message_bytes: Floats) -> Floats:
         """The link's time and the software's; as `links` has them apart."""
@@ -122,6 +143,11 @@ class Network:
             return max(1, min(self.width, self._node_devices))
         groups = self._node_devices // self.depth
         return groups * copies if groups else 1
+
+
+def _gather_s(link: Transfer, message_bytes: Floats, replicas: int, *, share: int = 1) -> Floats:
+    volume = (replicas - 1) * message_bytes / share
+    return np.asarray(log2(replicas) * link.latency_s + volume / link.bandwidth_bytes_per_s)
 
 
 def _collective_s(link: Transfer, message_bytes: Floats, replicas: int, *, share: int = 1) -> Floats:

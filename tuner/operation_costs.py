@@ -40,6 +40,10 @@ class OperationCosts:
     """Collectives of one rank that run at once; None for any number."""
     slow_down: float = 0.0
     """While a collective runs on a rank, its computation takes 1 + slow_down times as long."""
+    compress_s: Floats | float = 0.0
+    """Of each parameter group, on its rank before its collective."""
+    decompress_s: Floats | float = 0.0
+    """Of each stage, on its rank before its UPDATE."""
 
     @property
     def input_gradient_s(self) -> Floats:
@@ -95,7 +99,7 @@ def durations(compiled: Compiled, costs: OperationCosts, events: Integers | slic
         Kind.I: costs.input_gradient_s,
         Kind.W: costs.weight_gradient_s,
         Kind.RECOMPUTE: costs.recompute_s,
-        Kind.UPDATE: costs.update_s,
+        Kind.UPDATE: costs.update_s + np.asarray(costs.decompress_s),
     }
     table = np.stack([by_pipe(by_kind.get(kind, 0.0), program) for kind in Kind])
 
@@ -106,7 +110,17 @@ def durations(compiled: Compiled, costs: OperationCosts, events: Integers | slic
     second = compiled.second[events]
     alone, fused = of(compiled.first[events]), np.flatnonzero(second != NONE)
     alone[fused] = (alone[fused] + of(second[fused])) * costs.fused_factor
+    if np.any(costs.compress_s):
+        _add_compression(alone, compiled.first[events], costs=costs, program=program)
     return alone
+
+
+def _add_compression(seconds: Floats, rows: Integers, *, costs: OperationCosts, program: Program) -> None:
+    """Compressing keeps a rank until its collective starts."""
+    columns = program.columns
+    at = np.flatnonzero(columns.kind[rows] == Kind.SYNC)
+    by_group = np.broadcast_to(np.asarray(costs.compress_s), count_groups(program))
+    seconds[at] = by_group[columns.group[rows[at]]] / columns.parts[rows[at]]
 
 
 def transfer_times(

@@ -103,6 +103,8 @@ class Candidate(PlanPart):
     predicted: Prediction
     peak_memory_bytes: int
     """`total_bytes` of the fullest rank."""
+    compression: str = "none"
+    """Of the gradients that replicas exchange; none unless the request allows another."""
 
 
 class Chosen(Candidate):
@@ -154,6 +156,39 @@ class WhyNot(PlanPart):
     difference_s: Breakdown | None
     """Part by part, `best` minus `chosen`."""
     reason: str
+
+
+class CompressionOption(PlanPart):
+    """The best plan with one compression of gradients."""
+
+    compression: str
+    collective: Literal["all_reduce", "all_gather"]
+    volume_bytes: int | None
+    """What the rank that sends most gives to collectives in an iteration; None where nothing fits."""
+    schedule: str | None
+    width: int | None
+    depth: int | None
+    iteration_s: float | None
+    throughput_samples_per_s: float | None
+    all_reduce_s: float | None
+    """What of compressing and of collectives no bubble hides."""
+    risk: str
+    """What it may do to convergence."""
+    reason: str | None = None
+    """Why it is out of the question; None where something fits."""
+
+
+class CompressionNote(PlanPart):
+    """What the compressions that the request allows would change."""
+
+    chosen: str
+    changes_layout: bool
+    """Whether the best width, depth or schedule is another one than without compression."""
+    speed_up: float | None
+    """Throughput over that of the best without compression."""
+    options: tuple[CompressionOption, ...]
+    """None first, then those allowed, as the request has them."""
+    summary: str
 
 
 class ProvenanceNote(PlanPart):
@@ -223,6 +258,10 @@ class Plan(PlanPart):
     idle_devices: int
     why: WhyNot | None
     provenance: ProvenanceNote
+    compression: CompressionNote | None = None
+    """None where the request allows no compression."""
+    sent_gradient_bytes: int = 0
+    """What the rank that sends most gives to collectives of gradients in an iteration of the choice."""
 
     def to_json(self) -> str:
         """Canonical text: the same request gives the same bytes."""

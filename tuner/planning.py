@@ -6,6 +6,8 @@ from profiles.calibration import Calibration
 from profiles.timings import Profile
 from tuner.answer import Bars, Narrator, layout_map
 from tuner.choice import Found
+from tuner.compressed_plans import sent_bytes, with_compression
+from tuner.compression import one_compression
 from tuner.corrected_ranking import correct_ranking
 from tuner.error_bars import ErrorBars, calibrated_inputs, check_calibration, find_set
 from tuner.evaluation import Evaluator
@@ -37,9 +39,28 @@ def answer(
     `trials` of configurations, predicted by this same model, correct it once more, and the fastest that one
     of them measured is chosen.
 
+    A request that allows compressions of gradients is answered without and with each of them, and the fastest
+    is the plan; trials correct the one compression that the request names, with which they ran.
+
     The same request gives the same plan, byte for byte. Raises TunerError or DocumentError for what cannot be
     asked; that nothing fits is an answer, with `chosen` None and the smallest change that would fit.
     """
+
+    def plan(asked: PlanRequest) -> Plan:
+        return _answer(asked, library, profile=profile, calibration=calibration, trials=trials)
+
+    return plan(request) if trials else with_compression(request, plan)
+
+
+def _answer(
+    request: PlanRequest,
+    library: Library,
+    *,
+    profile: Profile | None,
+    calibration: Calibration | None,
+    trials: Sequence[Trial],
+) -> Plan:
+    """The plan with the one compression that the request names."""
     constraints = read_constraints(request.why) if request.why else None
     inputs = gather(request, library, profile=profile)
     check_calibration(request, calibration)
@@ -77,6 +98,7 @@ def answer(
         provenance=_provenance(
             inputs, evaluator, found, profile=profile, calibration=calibration, trials=trials
         ),
+        sent_gradient_bytes=sent_bytes(evaluator, fitting[0].choice) if fitting else 0,
     )
 
 
@@ -86,6 +108,7 @@ def _narrator(inputs: PlanInputs, bars: Bars | None) -> Narrator:
         sequence_length=inputs.description.sequence_length,
         sample_flops=inputs.description.sample_flops,
         peak_flops=inputs.accelerator.peak_flops[inputs.description.precision],
+        compression=str(one_compression(inputs.request.compression)),
     )
 
 

@@ -59,7 +59,7 @@ class Rehearsal:
             return whole
         costs = self.costs(evaluated, index)
         program = self.program(evaluated.configuration(index), costs)
-        alone = replace(costs, sync_s=np.zeros_like(costs.sync_s))
+        alone = replace(costs, sync_s=np.zeros_like(costs.sync_s), compress_s=0.0, decompress_s=0.0)
         silent = replace(alone, latency_s=0 * alone.latency_s, message_bytes=0 * alone.message_bytes)
         without_sync = simulate(program, alone).makespan_s
         without_messages = simulate(program, silent)

@@ -17,6 +17,7 @@ from pydantic.aliases import AliasChoices
 
 from profiles.cluster import ClusterProfile
 from profiles.document import Attention, Precision, describe_faults
+from tuner.compression import read_compressions
 from tuner.errors import RequestError, UnsupportedOptionError
 from tuner.schedule_names import SCHEDULES
 
@@ -162,7 +163,8 @@ class PlanRequest(BaseModel):
     offload: Annotated[str, Field(max_length=50)] = "none"
     rank_order: Literal["pipe_major", "data_major"] = "pipe_major"
     """Which neighbours share a node: the ranks of one pipeline (pipe_major) or the replicas of one stage."""
-    compression: Annotated[str, Field(max_length=50)] = "none"
+    compression: Annotated[str, Field(max_length=200)] = "none"
+    """Compressions of gradients that may be chosen beside none, as in "topk:0.01,qsgd"; "any" allows all."""
 
     @model_validator(mode="before")
     @classmethod
@@ -195,7 +197,6 @@ _NOT_MODELLED = {
     "context_parallel": 1,
     "expert_parallel": 1,
     "offload": "none",
-    "compression": "none",
 }
 
 
@@ -215,4 +216,5 @@ def read_request(value: Any) -> PlanRequest:
             raise UnsupportedOptionError(
                 f"{option}={getattr(request, option)} is not modelled yet: only {option}={default} is"
             )
+    read_compressions(request.compression)
     return request

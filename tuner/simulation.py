@@ -149,7 +149,7 @@ class _Run:
         """Arrive at a SYNC, or wait for the collectives before an UPDATE."""
         instance = self._clock.instance_of.get(event)
         if instance is not None:
-            for settled in self._clock.arrive(instance, now):
+            for settled in self._clock.arrive(instance, now + self._duration[event]):
                 self._wake(~settled)
             return None, now
         for awaited_instance in self._awaited[event]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tuner.compression import NONE, SCATTERED, Compression
 from tuner.memory import ParameterBytes
 from tuner.network import Network
 from tuner.ranks import by_rank, to_ranks
@@ -20,6 +21,9 @@ class Synchronization:
     request: PlanRequest
     lanes: int
     """How many collectives of one rank run at once without slowing each other down."""
+    compression: Compression = NONE
+    bytes_per_s: float = np.inf
+    """What the memory moves, for the time of compressing."""
 
     def exposed_s(
         self, scheme: Scheme, stages: StageCosts, case: Case, *, backward_s: Floats, network: Network
@@ -29,7 +33,9 @@ class Synchronization:
         PipeDream waits for every micro-batch's collective, PipeDream-2BW hides it behind the next mini-batch.
         """
         placement = scheme.placement(case.depth, case.pipe_pairs)
-        length = self.collective_s(stages, network, copies=len(placement), stopped=not scheme.eager_opt)
+        copies = len(placement)
+        length = self.collective_s(stages, network, copies=copies, stopped=not scheme.eager_opt)
+        length = length + self.before_s(stages, copies=copies, width=network.width)
         if scheme.name == "pipedream":
             return np.asarray(length.max(axis=1))
         if not scheme.synchronous:
@@ -38,22 +44,51 @@ class Synchronization:
         start = _starts(scheme, case, placement, backward_s=backward_s)
         length = np.broadcast_to(length[:, None, :], start.shape)
         ends = self._last_end(by_rank(start, placement), by_rank(length, placement))
-        return np.asarray(np.maximum(0.0, ends.max(axis=1)))
+        after = self.after_s(stages, network, copies=copies)
+        afterwards = to_ranks(np.broadcast_to(after[:, None, :], start.shape), placement, "sum").max(axis=1)
+        return np.asarray(np.maximum(0.0, ends.max(axis=1)) + afterwards)
 
     def collective_s(self, stages: StageCosts, network: Network, *, copies: int, stopped: bool) -> Floats:
         """Time of each stage's collective over copies·W replicas [b, s]; `stopped` as `Network.all_reduce_s`.
 
         With one pipe, tied parameters on two ranks are also summed between those.
         """
-        each = ParameterBytes.of(self.request)
-        size: float = each.gradients
-        if self.request.optimizer_sharding == "replicas":
-            size = (each.gradients + each.weights) / 2
-        time = network.all_reduce_s(stages.all_parameters * size, copies, stopped=stopped)
+        how, sent = self.compression, self.volume_bytes(stages)
+        if how.collective == "all_gather":
+            time = network.all_gather_s(sent, copies, stopped=stopped)
+        else:
+            time = how.rounds * network.all_reduce_s(sent / how.rounds, copies, stopped=stopped)
         if copies == 1 and network.depth > 1:
+            gradients = ParameterBytes.of(self.request).gradients
             for parameters, member in stages.tied:
-                time = time + member * 2 * network.hop_s(np.full(1, parameters * each.gradients))
+                size = how.volume_bytes(np.full(1, parameters), gradients)
+                time = time + member * 2 * network.hop_s(size)
         return time
+
+    def before_s(self, stages: StageCosts, *, copies: int, width: int) -> Floats:
+        """Compressing the gradients of each stage, which its rank does before the collective [b, s]."""
+        if copies * width == 1:
+            return np.zeros_like(stages.all_parameters)
+        return self.compression.before_s(stages.all_parameters, self.bytes_per_s)
+
+    def after_s(self, stages: StageCosts, network: Network, *, copies: int) -> Floats:
+        """What follows the collective of each stage [b, s]: decompressing, and averaging weights at times."""
+        how, replicas = self.compression, copies * network.width
+        if replicas == 1:
+            return np.zeros_like(stages.all_parameters)
+        time = how.after_s(stages.all_parameters, self.bytes_per_s, replicas=replicas)
+        if how.average_every is not None:
+            size = 4 * stages.all_parameters
+            time = time + network.all_reduce_s(size, copies, stopped=True) / how.average_every
+        return time
+
+    def volume_bytes(self, stages: StageCosts) -> Floats:
+        """What a replica of each stage gives to collectives [b, s]; where sharded as one all-reduce."""
+        each, parameters = ParameterBytes.of(self.request), stages.all_parameters
+        if self.request.optimizer_sharding == "replicas" and self.compression.name in SCATTERED:
+            gradients = each.gradients if self.compression == NONE else 2
+            return parameters * (gradients + each.weights) / 2
+        return self.compression.volume_bytes(parameters, each.gradients)
 
     def _last_end(self, starts: Floats, lengths: Floats) -> Floats:
         """When the last collective of each rank ends [b, w], from [b, h, w]; at most `lanes` run at once."""

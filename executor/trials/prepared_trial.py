@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from executor.compression.refusal import refuse_compression
 from executor.errors import ConfigurationError
 from executor.running.programs import lowered
 from executor.trials.trial_request import TrialRequest
 from executor.weights.updates_at_once import refuse_asynchronous
+from tuner.compression import read_compression
 from tuner.configuration import Configuration
 from tuner.operation_costs import OperationCosts
 from tuner.schedules.dry_run import dry_run
@@ -55,6 +57,8 @@ def prepare(request: TrialRequest) -> PreparedTrial:
     _refuse_chunks(request)
     _refuse_odd_halves(request)
     configuration = configuration_of(request)
+    compression = read_compression(request.compression)
+    refuse_compression(compression, configuration, sharding=request.optimizer_sharding)
     iterations = 1 if recipe.synchronous else request.warm_up + request.iterations
     generated = program_of(configuration, iterations=iterations)
     validate(generated)

@@ -51,6 +51,7 @@ def _expect(request: TrialRequest, *, cluster: Any, profile: Profile | None) -> 
         "precision": None if profile else _precision(request),
         "optimizer": request.optimizer,
         "optimizer_sharding": request.optimizer_sharding,
+        "compression": request.compression,
         "schedules": [schedule],
     }
     return expect(read_request(asked), configuration, library, profile=profile)

@@ -27,6 +27,8 @@ def write_environment(plan: Plan, chosen: Chosen) -> str:
         "PRECISION": plan.model.precision,
         "OPTIMIZER_SHARDING": plan.request["optimizer_sharding"],
     }
+    if chosen.compression != "none":
+        values["COMPRESSION"] = chosen.compression
     return "".join(
         f"export CHIMERA_{name}={require_plain(name.lower(), str(value))}\n" for name, value in values.items()
     )

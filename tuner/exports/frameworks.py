@@ -20,7 +20,12 @@ class Framework:
     recomputes: tuple[str, ...] = ("none", "stage", "layer")
 
     def runs(self, candidate: Candidate | Configuration) -> bool:
-        """Whether it can run the candidate; without a pipeline (D=1) there is no schedule to have."""
+        """Whether it can run the candidate; without a pipeline (D=1) there is no schedule to have.
+
+        None of them compresses the gradients of a pipeline.
+        """
+        if isinstance(candidate, Candidate) and candidate.compression != "none":
+            return False
         alone = candidate.depth == 1 and candidate.pipe_pairs == 1
         return (alone or candidate.schedule in self.schedules) and candidate.recompute in self.recomputes
 

@@ -62,6 +62,7 @@ def training_flags(plan: Plan, candidate: Candidate) -> list[str]:
         "pipe-pairs": (candidate.pipe_pairs, 1),
         "chunks": (candidate.chunks, 1),
         "optimizer-sharding": (plan.request["optimizer_sharding"], "none"),
+        "compression": (candidate.compression, "none"),
         "gradient-precision": (plan.request["gradient_precision"], "float32"),
     }
     flags |= {name: value for name, (value, default) in others.items() if value != default}
