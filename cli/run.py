@@ -49,10 +49,6 @@ LAYOUT = (
         "--compression", default="none", metavar="HOW",
         help="Of gradients: fp16, bf16, topk, gaussiank, qsgd, a2sgd, powersgd, or as in topk:0.001.",
     ),
-    click.option(
-        "--compression", default="none", metavar="HOW",
-        help="Of gradients: fp16, bf16, topk, gaussiank, qsgd, a2sgd, powersgd, or as in topk:0.001.",
-    ),
 )  # fmt: skip
 
 WHAT = (
