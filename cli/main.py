@@ -8,6 +8,7 @@ import click
 
 from cli.database import database
 from cli.errors import BAD_INPUT, DONE, NOT_ANSWERED, exit_code, told
+from cli.importing import import_group
 from cli.key import key
 from cli.links import links
 from cli.listing import list_documents
@@ -19,6 +20,7 @@ from cli.serve import serve
 from cli.simulate import simulate
 from cli.study import cancel, export, report, watch
 from cli.submit import submit
+from cli.tune import tune
 from cli.worker import worker
 
 EXAMPLE = "chimera plan --model bert-48 --cluster piz-daint --devices 32 --mini-batch-size 512"
@@ -38,7 +40,7 @@ def app(debug: bool) -> None:
 
 
 COMMANDS = (
-    plan, simulate, run_command, score, list_documents, profile, links,
+    plan, simulate, run_command, tune, score, list_documents, profile, links, import_group,
     submit, watch, report, export, cancel, serve, worker, key, database,
 )  # fmt: skip
 for command in COMMANDS:

@@ -89,7 +89,7 @@ def profile(*, on: str, output: Path | None, as_json: bool, **asked: Any) -> int
         output=output,
         as_json=as_json,
         told=f"Wrote the profile to {output}. Next: chimera plan --model {output} ...",
-        table=lambda: _table(document),
+        table=lambda: describe_profile(document),
     )
     return DONE
 
@@ -101,7 +101,6 @@ def _estimate(
     micro_batch_sizes: tuple[int, ...],
     **shape: Any,
 ) -> Profile:
-    from cli.sources import read_model
     from profiles import library
     from profiles.timings import Profile
     from tuner.estimate import estimate_timings
@@ -110,11 +109,22 @@ def _estimate(
         raise InputError(
             "--on estimate needs --accelerator NAME; `chimera list accelerators` shows the names"
         )
-    description = _describe(read_model(model)[0], **shape)
+    description = describe_shape(model, **shape)
     timings = estimate_timings(
         description, library.load_accelerator(accelerator), micro_batch_sizes=micro_batch_sizes
     )
     return Profile(description=description, timings=timings)
+
+
+def describe_shape(
+    model: str, *, sequence_length: int | None, precision: Precision | None, attention: Attention | None
+) -> ModelDescription:
+    """The description of a preset, or of the config.json at a path."""
+    from cli.sources import read_model
+
+    return _describe(
+        read_model(model)[0], sequence_length=sequence_length, precision=precision, attention=attention
+    )
 
 
 def _describe(
@@ -145,7 +155,8 @@ def _describe(
     )
 
 
-def _table(document: Profile) -> list[str]:
+def describe_profile(document: Profile) -> list[str]:
+    """Lines for a terminal."""
     from cli.quantities import count, gigabytes, seconds, table
 
     layers = {layer.type: layer for layer in document.description.layers}

@@ -25,7 +25,7 @@ def read_examples(help_text: str) -> list[list[str]]:
 COMMANDS = walk(app)
 ASKING = {"submit", "watch", "report", "export", "cancel"}
 """Their examples run in test_submit.py."""
-WITH_A_SERVICE = {("serve",), ("worker",), ("key", "revoke"), *((name,) for name in ASKING)}
+NEEDING = {("serve",), ("worker",), ("key", "revoke"), ("import", "times"), *((name,) for name in ASKING)}
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
@@ -38,7 +38,7 @@ def test_every_help_ends_with_an_example(chimera: Shell, words: tuple[str, ...])
     assert all(example[: 1 + len(words)] == ["chimera", *words] for example in examples)
 
 
-@pytest.mark.parametrize("words", [words for words in COMMANDS if words not in WITH_A_SERVICE], ids=" ".join)
+@pytest.mark.parametrize("words", [words for words in COMMANDS if words not in NEEDING], ids=" ".join)
 def test_the_example_runs(
     chimera: Shell, words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -52,8 +52,9 @@ def test_the_example_runs(
 
 def test_help_lists_only_commands_that_exist(chimera: Shell) -> None:
     """Nothing is promised."""
-    measuring = {"run", "score", "profile", "links"}
-    promised = {"plan", "simulate", "list", "serve", "worker", "key", "database"} | measuring | ASKING
+    measuring = {"run", "tune", "score", "profile", "links"}
+    serving = {"serve", "worker", "key", "database"}
+    promised = {"plan", "simulate", "list", "import"} | serving | measuring | ASKING
     assert set(app.commands) == promised
     assert all(name in chimera("--help").out for name in app.commands)
 

@@ -24,7 +24,7 @@ def write_megatron(plan: Plan, chosen: Chosen) -> str:
     """One flag a line under comments; falls back on the best candidate that runs, and says what it costs."""
     candidate = runnable(plan, chosen, "megatron")
     lines = [f"# {sentence}" for sentence in (*preface(plan, candidate, "megatron"), _start(candidate))]
-    return "\n".join([*lines, *_flags(plan, candidate)]) + "\n"
+    return "\n".join([*lines, *megatron_flags(plan, candidate)]) + "\n"
 
 
 def layout(stage_layers: tuple[int, ...]) -> str:
@@ -44,9 +44,10 @@ def _start(candidate: Candidate) -> str:
     )
 
 
-def _flags(plan: Plan, candidate: Candidate) -> Iterator[str]:
+def megatron_flags(plan: Plan, candidate: Candidate, *, tensor_parallel: int = 1) -> Iterator[str]:
+    """One flag at a time; where it is not 1, a rank of the plan is a group of `tensor_parallel` devices."""
     batch = candidate.width * candidate.micro_batch_size * candidate.micro_batches
-    yield "--tensor-model-parallel-size 1"
+    yield f"--tensor-model-parallel-size {tensor_parallel}"
     yield f"--pipeline-model-parallel-size {candidate.depth}"
     yield f"--num-layers {plan.model.blocks}"
     if candidate.chunks > 1 or len(set(candidate.stage_layers)) > 1:

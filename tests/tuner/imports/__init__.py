@@ -1,0 +1,1 @@
+"""Is what users bring read as what it says?"""

@@ -1,0 +1,96 @@
+"""What does an argument list of Megatron-LM say? Flags with their values, out of a command or a shell script.
+
+Flags of Megatron Core 0.19 (September 2026), and the names that earlier releases had for them.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tuner.imports.errors import ImportedError
+
+MOST_CHARACTERS = 1_000_000
+
+_ASSIGNMENT = re.compile(r"^\s*(?:export\s+)?([A-Za-z_]\w*)=(\"[^\"\n]*\"|'[^'\n]*'|[^\s;()]*)", re.MULTILINE)
+_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)(?::?-([^}]*))?\}|([A-Za-z_]\w*))")
+_OLD_NAMES = {"--model-parallel-size": "--tensor-model-parallel-size", "--batch-size": "--micro-batch-size"}
+_DEEPEST = 10
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Flags by name, as `--num-layers`; a flag without a value has an empty one."""
+
+    values: Mapping[str, str]
+
+    def has(self, *names: str) -> bool:
+        """Whether any of them is there."""
+        return any(name in self.values for name in names)
+
+    def text(self, name: str) -> str | None:
+        """The value of a flag, None where it is missing; raises ImportedError where it is a variable's."""
+        value = self.values.get(name)
+        if value is not None and "$" in value:
+            raise ImportedError(
+                f"{name} is {value[:60]!r}, which nothing here sets: write the value, or set it above"
+            )
+        return value
+
+    def count(self, name: str, *, default: int | None = None) -> int:
+        """A whole number of at least 1; raises ImportedError where it is missing or none."""
+        value = self.text(name)
+        if value is None:
+            if default is None:
+                raise ImportedError(f"{name} is missing: a plan cannot be compared without it")
+            return default
+        if not value.isdecimal() or not 0 < int(value[:20]) < 10**12:
+            raise ImportedError(f"{name} {value[:60]!r} is not a whole number of at least 1")
+        return int(value)
+
+
+def read_flags(text: str) -> Flags:
+    """The flags of a command line or a script; a flag that is given twice has its last value, as there.
+
+    Variables that the text sets are filled in. Nothing is run.
+    """
+    if len(text) > MOST_CHARACTERS:
+        raise ImportedError(f"the text has {len(text):,} characters; at most {MOST_CHARACTERS:,} are read")
+    text = text.replace("\\\n", " ")
+    variables = {name: value.strip("\"'") for name, value in _ASSIGNMENT.findall(text)}
+    values: dict[str, str] = {}
+    name = ""
+    for word in _words(_filled(text, variables)):
+        if word.startswith("--"):
+            name, _, value = word.partition("=")
+            name = name.replace("_", "-")
+            name = _OLD_NAMES.get(name, name)
+            values[name] = value
+        elif name and not values[name]:
+            values[name] = word
+    if not values:
+        raise ImportedError("there are no flags such as --num-layers 32 in it: is this the right text?")
+    return Flags(values)
+
+
+def _filled(text: str, variables: Mapping[str, str]) -> str:
+    """Variables replaced by what they are set to; others stay as they are."""
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[3]
+        return variables.get(name, match[2] or match[0])
+
+    for _ in range(_DEEPEST):
+        before, text = text, _VARIABLE.sub(value, text)
+        if text == before or len(text) > MOST_CHARACTERS:
+            break
+    return text[:MOST_CHARACTERS]
+
+
+def _words(text: str) -> Iterator[str]:
+    """Words of each line as a shell splits it; lines that a shell would not take are split at blanks."""
+    for line in text.splitlines():
+        try:
+            yield from (word.strip("()") for word in shlex.split(line, comments=True))
+        except ValueError:
+            yield from line.split()
