@@ -37,6 +37,8 @@ def as_tensors(value: object) -> Tensors:
 
     Raises ModelError naming what else it is: dictionaries, None and nested tuples do not cross cuts.
     """
+    if type(value) is Tensor and value.layout == torch.strided:
+        return (value,)  # nearly always
     if isinstance(value, Tensor):
         value = (value,)
     if not isinstance(value, tuple | list):

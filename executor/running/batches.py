@@ -31,7 +31,8 @@ class Batches:
     ) -> None:
         """`count` gives the loss's denominator of a target; iterations count from `first_iteration`."""
         self._offset = group * micro_batches
-        self._device = device
+        self._device: torch.device | None = None
+        """Where samples have to be moved to."""
         self.first_iteration = first_iteration
         self.pieces = pieces = micro_batches * width
         """Micro-batches of a mini-batch, over all groups."""
@@ -41,6 +42,8 @@ class Batches:
         for inputs, targets in batches:
             tensors = as_tensors(inputs)
             _refuse_uneven((*tensors, targets), pieces=pieces)
+            if any(tensor.device != device for tensor in (*tensors, targets)):
+                self._device = device
             cut = [torch.tensor_split(tensor, pieces) for tensor in tensors]
             self._inputs.append([tuple(piece[m] for piece in cut) for m in range(pieces)])
             answers = torch.tensor_split(targets, pieces)
@@ -66,11 +69,13 @@ class Batches:
     def inputs(self, op: Op) -> Tensors:
         """[samples, ...] of one micro-batch, moved to the device by the rank that asks."""
         piece = self._inputs[op.iteration][self._offset + op.micro_batch]
-        return tuple(tensor.to(self._device) for tensor in piece)
+        return piece if self._device is None else tuple(tensor.to(self._device) for tensor in piece)
 
     def target(self, op: Op) -> Target:
         """What the last stage compares with, moved likewise."""
         target = self._targets[op.iteration][self._offset + op.micro_batch]
+        if self._device is None:
+            return target
         return replace(target, tensor=target.tensor.to(self._device))
 
     def mean(self, iteration: int, losses: Sequence[float]) -> float:

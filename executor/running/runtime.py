@@ -72,11 +72,15 @@ class _Compute(NamedTuple):
 
     event: int
     op: Op
+    perform: Callable[..., None]
+    """What runs it: (this, feed)."""
     work: Work | None
     takes: Message | None
     travels: bool
     """Whether what it takes comes from another rank."""
     gives: Message | None
+    ends: bool
+    """Whether it is of the last stage."""
 
 
 class Runtime:
@@ -106,18 +110,24 @@ class Runtime:
         self._instructions = self._read(program.ranks[rank])
         self._values: dict[Message, Tensors] = {}
         """Made here, and not yet sent or used."""
+        self._prepare: Callable[[], None] | None = None
 
-    def run(self, feed: Feed) -> None:
-        """Run the program once; every send has been received when it returns."""
-        recorder = self._recorder
+    def run(self, feed: Feed, *, prepare: Callable[[], None] | None = None) -> None:
+        """Run the program once; every send has been received when it returns.
+
+        prepare: what must be done ahead of the first backward. It is done while the first message is on its
+        way, where one is awaited before.
+        """
+        recorder, exchange = self._recorder, self._transport.exchange
+        self._prepare = prepare
         for instruction in self._instructions:
             if isinstance(instruction, _Transfers):
                 sends = [(message, self._values.pop(message)) for message in instruction.sends]
-                self._transport.exchange(sends, instruction.receives)
+                exchange(sends, instruction.receives)
                 continue
             recorder.reach(instruction.event)
             try:
-                self._perform(instruction, feed)
+                instruction.perform(instruction, feed)
             except Exception as error:
                 error.add_note(f"while running {instruction.op} of iteration {instruction.op.iteration}")
                 raise
@@ -147,50 +157,73 @@ class Runtime:
         program = self._program
         takes, gives = input_of(op, program), output_of(op, program)
         travels = takes is not None and takes.source(program) != takes.target(program)
-        return _Compute(event, op, self._works.get((op.pipe, op.stage)), takes, travels, gives)
+        perform = {Kind.SYNC: self._synchronize, Kind.UPDATE: self._update, Kind.F: self._forward}
+        return _Compute(
+            event, op, perform.get(op.kind, self._backward), self._works.get((op.pipe, op.stage)),
+            takes, travels, gives, op.stage == program.stages - 1,
+        )  # fmt: skip
 
-    def _perform(self, instruction: _Compute, feed: Feed) -> None:
+    def _synchronize(self, instruction: _Compute, _feed: Feed) -> None:
+        self._do_preparation()
+        self._recorder.begin(instruction.event)
+        self._collectives.start(instruction.op)
+
+    def _update(self, instruction: _Compute, _feed: Feed) -> None:
+        self._updates.settle(instruction.op)
+        self._recorder.begin(instruction.event)
+        self._updates.update(instruction.op)
+
+    def _forward(self, instruction: _Compute, feed: Feed) -> None:
         op = instruction.op
-        if op.kind == Kind.SYNC:
-            self._recorder.begin(instruction.event)
-            self._collectives.start(op)
-        elif op.kind == Kind.UPDATE:
-            self._updates.settle(op)
-            self._recorder.begin(instruction.event)
-            self._updates.update(op)
-        else:
-            taken = self._take(instruction, feed)
-            self._recorder.begin(instruction.event)
-            given = self._compute(instruction, taken, feed=feed)
-            if instruction.gives is not None:
-                self._values[instruction.gives] = given
+        taken = feed.inputs(op) if instruction.takes is None else self._take(instruction, instruction.takes)
+        self._recorder.begin(instruction.event)
+        given = _work(instruction).forward(
+            feed.passage(op),
+            taken,
+            parts=self._halves,
+            version=op.version,
+            target=feed.target(op) if instruction.ends else None,
+        )
+        if instruction.gives is not None:
+            self._values[instruction.gives] = given
 
-    def _take(self, instruction: _Compute, feed: Feed) -> Tensors:
+    def _backward(self, instruction: _Compute, feed: Feed) -> None:
+        """Any of B, I, W and RECOMPUTE."""
+        op, work = instruction.op, _work(instruction)
+        taken = () if instruction.takes is None else self._take(instruction, instruction.takes)
+        self._do_preparation()
+        self._recorder.begin(instruction.event)
+        passage = feed.passage(op)
+        if op.kind == Kind.B:
+            given = work.backward(passage, taken, part=op.part)
+        elif op.kind == Kind.I:
+            given = work.input_backward(passage, taken, part=op.part)
+        else:
+            again: Callable[..., None] = work.weight_backward if op.kind == Kind.W else work.recompute
+            again(passage, part=op.part)
+            return
+        if instruction.gives is not None:
+            self._values[instruction.gives] = given
+
+    def _take(self, instruction: _Compute, message: Message) -> Tensors:
         """The value that an operation works on; sends that are known to have arrived by then are let go."""
-        message = instruction.takes
-        if message is None:
-            first = instruction.op.kind == Kind.F
-            return feed.inputs(instruction.op) if first else ()
         if not instruction.travels:
             return self._values.pop(message)
+        self._do_preparation()
         value = self._transport.wait(message)
         released = self._releases.get(message)
         if released:
             self._transport.release(released)
         return value
 
-    def _compute(self, instruction: _Compute, taken: Tensors, *, feed: Feed) -> Tensors:
-        op, work = instruction.op, instruction.work
-        if work is None:
-            raise ConfigurationError(f"stage {op.stage} of pipe {op.pipe} is not on this rank: {op}")
-        passage = feed.passage(op)
-        if op.kind == Kind.F:
-            target = feed.target(op) if op.stage == self._program.stages - 1 else None
-            return work.forward(passage, taken, parts=self._halves, version=op.version, target=target)
-        if op.kind == Kind.B:
-            return work.backward(passage, taken, part=op.part)
-        if op.kind == Kind.I:
-            return work.input_backward(passage, taken, part=op.part)
-        again: Callable[..., None] = work.weight_backward if op.kind == Kind.W else work.recompute
-        again(passage, part=op.part)
-        return ()
+    def _do_preparation(self) -> None:
+        if self._prepare is not None:
+            prepare, self._prepare = self._prepare, None
+            prepare()
+
+
+def _work(instruction: _Compute) -> Work:
+    if instruction.work is None:
+        op = instruction.op
+        raise ConfigurationError(f"stage {op.stage} of pipe {op.pipe} is not on this rank: {op}")
+    return instruction.work

@@ -76,6 +76,7 @@ class Training:
         rest = list(batches[alone:])
         return [*([batch] for batch in batches[:alone]), *([rest] if rest else [])]
 
+    @torch.enable_grad()
     def run(self, batches: Sequence[Batch], *, update: bool = True) -> Batches:
         """Forward, backward and update of the mini-batches of one round."""
         if not self.synchronous and not update:
@@ -95,15 +96,13 @@ class Training:
             device=assembly.device,
         )
         self._tracks.announce(track, feed)
-        if not self._accumulated:
-            assembly.weights.zero()
         for versioned in assembly.versioned.values():
             versioned.restart()
         for stage in assembly.stages.values():
             stage.forget()
             stage.loss_scale = self.updater.loss_factor
         with kept_random_state():
-            track.runtime.run(feed)
+            track.runtime.run(feed, prepare=None if self._accumulated else assembly.weights.zero)
         if update:
             self.updater.finish()
             assembly.average.after(assembly.synchronizer.compressor.steps)

@@ -8,14 +8,16 @@ numpy's generators are left alone.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
-from struct import pack
+from struct import Struct
 
 import torch
+
+_PLACE = Struct("<5q")
 
 
 def layer_seed(seed: int, *, iteration: int, micro_batch: int, part: int, layer: int) -> int:
     """63 bits for a layer, by its number in the model, and a micro-batch, by its number in the mini-batch."""
-    place = pack("<5q", seed, iteration, micro_batch, part, layer)
+    place = _PLACE.pack(seed, iteration, micro_batch, part, layer)
     return int.from_bytes(blake2b(place, digest_size=8).digest(), "little") >> 1
 
 

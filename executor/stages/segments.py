@@ -5,7 +5,7 @@ inputs, and then its forward is run a second time before the backward.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -25,8 +25,7 @@ Gradients = Sequence[Tensor | None]
 """One for each output or input; None where it has no gradient."""
 
 
-@dataclass(frozen=True)
-class Draw:
+class Draw(NamedTuple):
     """What a forward computes: a part of a micro-batch, on a version of the weights."""
 
     passage: Passage
@@ -64,11 +63,17 @@ class Segment:
     ) -> Tensors:
         """The layers one after the other; with a target the loss takes the place of the outputs."""
         values = tuple(value.clone() for value in inputs) if self._clones_inputs else inputs
+        version = None if draw.version is None or draw.version.newest else draw.version
+        (iteration, micro_batch), part, seed = draw.passage, draw.part, draw.seed
         for number, module in enumerate(self.modules):
-            replaced = self._replaced(number, draw.version, buffers)
             try:
-                self._seed(number, draw)
-                given = functional_call(module, replaced, values) if replaced else module(*values)
+                if seed is not None:
+                    layer = self.first_layer + number
+                    seed_layer(seed, iteration=iteration, micro_batch=micro_batch, part=part, layer=layer)
+                if version is None and buffers is None:
+                    given = module(*values)
+                else:
+                    given = functional_call(module, self._replaced(number, version, buffers), values)
                 values = as_tensors(given)
             except Exception as error:
                 layer = self.first_layer + number
@@ -78,18 +83,12 @@ class Segment:
             return values
         return (self._loss.loss_function(values, draw.target),)
 
-    def _seed(self, number: int, draw: Draw) -> None:
-        if draw.seed is not None:
-            iteration, micro_batch = draw.passage
-            layer = self.first_layer + number
-            seed_layer(draw.seed, iteration=iteration, micro_batch=micro_batch, part=draw.part, layer=layer)
-
     def _replaced(
         self, number: int, version: Version | None, buffers: Sequence[Mapping[str, Tensor]] | None
     ) -> dict[str, Tensor]:
         """What a layer reads in place of its own weights and buffers, by name."""
         replaced: dict[str, Tensor] = {}
-        if version is not None and not version.newest:
+        if version is not None:
             replaced.update(version.layers[self._place + number])
         if buffers is not None:
             replaced.update(buffers[number])
@@ -99,23 +98,25 @@ class Segment:
 class SegmentPass:
     """A part of a micro-batch in a segment: forward, perhaps again, then backward in one step or two."""
 
+    # Of the class, until they are set: a pass is made for every micro-batch, between two messages.
+    _inputs: Tensors | None = None
+    """Kept for a second forward, detached, with their flags."""
+    _buffers: Sequence[Mapping[str, Tensor]] | None = None
+    """What they were before the first forward, where it changed them."""
+    _leaves: Sequence[Tensor | None] = ()
+    """The inputs that need a gradient, in the graph that is kept."""
+    _roots: Sequence[GradientEdge | None] = ()
+    """The outputs, in the graph that is kept; their values are not held."""
+    _split: SplitBackward | None = None
+    _deferred: Gradients | None = None
+    """What arrived at the outputs, where no input needs a gradient and the parameters may wait."""
+    recomputed = False
+    """Whether it holds a graph that was computed a second time."""
+
     def __init__(self, segment: Segment, draw: Draw, *, weights: Weights) -> None:
         self._segment = segment
         self._draw = draw
         self._weights = weights
-        self._inputs: Tensors | None = None
-        """Kept for a second forward, detached, with their flags."""
-        self._buffers: Sequence[Mapping[str, Tensor]] | None = None
-        """What they were before the first forward, where it changed them."""
-        self._leaves: list[Tensor | None] = []
-        """The inputs that need a gradient, in the graph that is kept."""
-        self._roots: list[GradientEdge | None] = []
-        """The outputs, in the graph that is kept; their values are not held."""
-        self._split: SplitBackward | None = None
-        self._deferred: Gradients | None = None
-        """What arrived at the outputs, where no input needs a gradient and the parameters may wait."""
-        self.recomputed = False
-        """Whether it holds a graph that was computed a second time."""
 
     def forward(self, inputs: Tensors) -> Tensors:
         """Detached outputs, whose `requires_grad` says which need a gradient."""
@@ -179,10 +180,14 @@ class SegmentPass:
     def _record(self, inputs: Tensors, buffers: Sequence[Mapping[str, Tensor]] | None) -> Tensors:
         """A forward whose graph is kept, on new leaves: what a layer hooks to its input does not pile up."""
         leaves = _fresh(inputs)
-        with torch.enable_grad(), self._weights.saving():
+        saving = self._weights.saving()
+        if saving is None:
             outputs = self._segment.run(leaves, self._draw, buffers=buffers)
+        else:
+            with saving:
+                outputs = self._segment.run(leaves, self._draw, buffers=buffers)
         self._leaves = [leaf if leaf.requires_grad else None for leaf in leaves]
-        self._roots = [get_gradient_edge(value) if value.requires_grad else None for value in outputs]
+        self._roots = [_edge(value) if value.requires_grad else None for value in outputs]
         return outputs
 
     def _paired(self, gradients: Gradients) -> tuple[list[GradientEdge], list[Tensor]]:
@@ -194,14 +199,24 @@ class SegmentPass:
         ]
         return [root for root, _ in pairs], [gradient for _, gradient in pairs]
 
-    def _let_go(self) -> list[Tensor | None]:
-        leaves, self._leaves, self._roots = self._leaves, [], []
+    def _let_go(self) -> Sequence[Tensor | None]:
+        leaves, self._leaves, self._roots = self._leaves, (), ()
         return leaves
 
 
 def _fresh(values: Tensors) -> Tensors:
     """Detached leaves on the same memory, with the same flags."""
-    return tuple(value.detach().requires_grad_(value.requires_grad) for value in values)
+    return tuple(
+        value.detach().requires_grad_() if value.requires_grad else value.detach() for value in values
+    )
+
+
+def _edge(value: Tensor) -> GradientEdge:
+    """Where the gradient of a value goes into its graph; the value itself is not held."""
+    node = value.grad_fn
+    if node is None or isinstance(cast("object", node), torch._C._FunctionBase):
+        return get_gradient_edge(value)  # which has more to do for leaves, and for nodes written in Python
+    return GradientEdge(node, value.output_nr)
 
 
 def _gradient(leaf: Tensor, gradient: Tensor | None) -> Tensor:

@@ -20,6 +20,9 @@ from executor.works import Passage, Target
 
 Recompute = Literal["none", "stage", "layer"]
 
+Kinds = tuple[tuple[torch.Size, torch.dtype, bool], ...]
+"""Shape, dtype and whether a gradient is needed, of every tensor of a value."""
+
 
 class Stage:
     """Layers of a model, one after the other, each called with the tensors that the one before gave.
@@ -60,8 +63,10 @@ class Stage:
         )
         self.live = LivePassages()
         self._losses: dict[Passage, list[tuple[float, Tensor]]] = {}
-        self._needs: dict[tuple[Spec, ...], tuple[bool, ...]] = {}
-        """Which outputs need a gradient, by the specs of the inputs, as probed."""
+        self._needs: dict[Kinds, tuple[bool, ...]] = {}
+        """Which outputs need a gradient, by the kinds of the inputs, as probed."""
+        self._last_weight: tuple[float, Tensor] | None = None
+        """The gradient of a loss, and what it is full of: it is the same for most micro-batches."""
 
     def probe(self, inputs: Sequence[Spec | Tensor], *, parts: int = 1) -> tuple[Spec, ...]:
         """What a forward gives for such inputs, found by running one on zeros in the caller's grad mode.
@@ -83,7 +88,7 @@ class Stage:
                 given = segment.run(given, draw, buffers=all_copies(segment.modules))
         specs = tuple(halving.joined_spec(spec, parts) for spec in specs_of(given))
         if torch.is_grad_enabled():
-            self._needs[specs_of(values)] = tuple(spec.needs_gradient for spec in specs)
+            self._needs[_kinds(values)] = tuple(spec.needs_gradient for spec in specs)
         return specs
 
     def forward(
@@ -98,22 +103,22 @@ class Stage:
         """Detached outputs; none where a target is given, and the loss is kept for `take_loss`."""
         self.live.refuse(passage)
         read = self.weights.read(version)
-        needs = self._needs.get(specs_of(inputs)) if self._needs else None
-        targets = [None] * parts if target is None else halving.cut((target.tensor,), parts)
+        ends = target is not None and self.loss is not None
+        needs = self._needs.get(_kinds(inputs)) if self._needs and not ends else None
+        targets: list[Tensors] = [()] * parts if target is None else halving.cut((target.tensor,), parts)
         live: list[Part] = []
         outputs: list[Tensors] = []
         for part, (values, answer) in enumerate(zip(halving.cut(inputs, parts), targets, strict=True)):
-            draw = Draw(passage, part, self._seed, read, None if answer is None else answer[0])
+            draw = Draw(passage, part, self._seed, read, *answer)
             passes = [SegmentPass(segment, draw, weights=self.weights) for segment in self._segments]
             given = values
             for one in passes:
                 given = one.forward(given)
-            if target is None or self.loss is None:
+            if ends and target is not None:
+                live.append(Part(passes, (), self._keep_loss(passage, given[0], draw=draw, target=target)))
+            else:
                 outputs.append(_agreed(given, needs))
                 live.append(Part(passes, tuple(value.requires_grad for value in outputs[-1])))
-            else:
-                of_loss = self._keep_loss(passage, given[0], draw=draw, target=target)
-                live.append(Part(passes, (), of_loss))
         self.live.add(passage, live)
         return halving.joined(outputs)
 
@@ -179,8 +184,11 @@ class Stage:
         count = self.loss.count(draw.target) if known is None else known
         # A copy: torch's mean squared error on a CPU gives a number that keeps the memory of all differences.
         self._losses.setdefault(passage, []).append((count, loss.detach().clone()))
-        weight = count / target.total if target.total else 0.0
-        return [torch.full_like(loss, weight * self.loss_scale, requires_grad=False)]
+        weight = self.loss_scale * count / target.total if target.total else 0.0
+        last = self._last_weight
+        if last is None or last[0] != weight or last[1].dtype != loss.dtype:
+            last = self._last_weight = weight, torch.full_like(loss, weight, requires_grad=False)
+        return [last[1]]
 
     def _device(self) -> torch.device:
         for module in self.modules:
@@ -207,6 +215,10 @@ def _cut(
     )
 
 
+def _kinds(values: Tensors) -> Kinds:
+    return tuple((value.shape, value.dtype, value.requires_grad) for value in values)
+
+
 def _agreed(outputs: Tensors, needs: tuple[bool, ...] | None) -> Tensors:
     """Outputs with the flags that were announced by probing, since the next stage counts on them."""
     if needs is None:
@@ -221,5 +233,6 @@ def _agreed(outputs: Tensors, needs: tuple[bool, ...] | None) -> Tensors:
                 f"output {place} of {len(needs)} needs a gradient for this micro-batch and needed none when "
                 "the stage was probed with zeros: whether one is needed must follow from the shapes alone"
             )
-        value.requires_grad_(needed)
+        if needed:
+            value.requires_grad_()
     return outputs

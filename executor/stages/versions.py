@@ -35,8 +35,8 @@ class Weights(Protocol):
     def read(self, version: int) -> Version | None:
         """What a forward reads; None for the modules' own weights, whatever they are."""
 
-    def saving(self) -> AbstractContextManager[Any]:
-        """Around a forward whose graph is kept."""
+    def saving(self) -> AbstractContextManager[Any] | None:
+        """Around a forward whose graph is kept; None for nothing."""
 
     def updating(
         self, optimizer: torch.optim.Optimizer, version: int, /
@@ -50,9 +50,9 @@ class NewestWeights:
     def read(self, version: int) -> None:
         """The modules' own."""
 
-    def saving(self) -> AbstractContextManager[None]:
+    def saving(self) -> AbstractContextManager[Any] | None:
         """Nothing special."""
-        return nullcontext()
+        return None
 
     def updating(
         self, _optimizer: torch.optim.Optimizer, _version: int, /
@@ -103,9 +103,8 @@ class StashedWeights:
         del self._versions[:-1]
         self._versions[-1].number = 0
 
-    def saving(self) -> AbstractContextManager[None]:
+    def saving(self) -> None:
         """Nothing special: graphs save the leaves of their version."""
-        return nullcontext()
 
     @contextmanager
     def updating(
