@@ -30,25 +30,9 @@ _LONGEST_ERROR = 4_000
 def advance(service: Service, study_id: str) -> None:
     """Move a study on as far as it goes now; what goes wrong ends it, with the reason."""
     turn = turns.take(service, study_id)
-    while turn is not None:
-        try:
-            while _step(service, turn):
-                pass
-        except LostTurnError:
-            break
-        except OperationalError as error:
-            # The database is away: the turn runs out, and a sweep goes on.
-            logger.warning("study %s stays where it is: %s", study_id, " ".join(str(error).split()))
-            break
-        except (TunerError, DocumentError, Problem) as error:
-            _fail(service, turn, str(error))
-            break
-        except Exception as error:
-            logger.exception("study %s", study_id)
-            _fail(service, turn, f"unexpected {type(error).__name__}: the log of the service tells what")
-            break
-        if turns.give_back(service, turn):
-            break
+    if turn is not None:
+        with turns.kept(service, turn):
+            _use(service, turn)
     service.bell.ring()
 
 
@@ -62,6 +46,29 @@ def sweep(service: Service) -> None:
     """Move on whatever can be: what a process left that died, and what new workers can do."""
     for study_id in turns.waiting(service):
         advance(service, study_id)
+
+
+def _use(service: Service, turn: Turn) -> None:
+    """Step after step, until there is to wait and nothing happened meanwhile."""
+    while True:
+        try:
+            while _step(service, turn):
+                pass
+        except LostTurnError:
+            return
+        except OperationalError as error:
+            # The database is away: the turn runs out, and a sweep goes on.
+            logger.warning("study %s stays where it is: %s", turn.study_id, " ".join(str(error).split()))
+            return
+        except (TunerError, DocumentError, Problem) as error:
+            _fail(service, turn, str(error))
+            return
+        except Exception as error:
+            logger.exception("study %s", turn.study_id)
+            _fail(service, turn, f"unexpected {type(error).__name__}: the log of the service tells what")
+            return
+        if turns.give_back(service, turn):
+            return
 
 
 def _step(service: Service, turn: Turn) -> bool:

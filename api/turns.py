@@ -7,18 +7,20 @@ next sweep takes the study on from what was written.
 
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from threading import Event, Thread
 
 from sqlalchemy import or_, select, update
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from api.service import Service
 from api.tables import FINAL, Study
 
-LENGTH = timedelta(seconds=60)
-"""Longer than a step takes: a search is one of about a second."""
+LENGTH = timedelta(seconds=10)
+"""How long a turn outlives a process that died; one that works renews it."""
 
 
 class LostTurnError(Exception):
@@ -76,6 +78,30 @@ def give_back(service: Service, turn: Turn) -> bool:
             .execution_options(synchronize_session=False)
         )
     return more is None
+
+
+@contextmanager
+def kept(service: Service, turn: Turn) -> Iterator[None]:
+    """Renew a turn while the block goes on: a search on a busy machine may take longer than LENGTH."""
+    over = Event()
+
+    def renew() -> None:
+        while not over.wait(LENGTH.total_seconds() / 3):
+            with suppress(DBAPIError), service.database.writing() as session:
+                session.execute(
+                    update(Study)
+                    .where(Study.id == turn.study_id, Study.turn == turn.token)
+                    .values(turn_until=service.clock() + LENGTH)
+                    .execution_options(synchronize_session=False)
+                )
+
+    thread = Thread(target=renew, name=f"turn-{turn.study_id}", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 @contextmanager

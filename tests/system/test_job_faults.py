@@ -3,15 +3,18 @@
 import random
 import signal
 from collections import Counter
+from typing import Any
 
 import pytest
 from sqlalchemy import select
 
 from api.tables import JobEvent
+from tests.api.life.pool import MEASURED
 from tests.api.work.factories import TRIAL
 from tests.system.site import Site, finished, kill, until
+from tuner.client import ServiceClient
 from tuner.job_documents import JobDocument
-from tuner.messages import JobStatus
+from tuner.messages import JobKind, JobStatus
 
 pytestmark = pytest.mark.long
 
@@ -58,6 +61,41 @@ def check_histories(site: Site) -> None:
         assert history[:2] == ["queued", "claimed"]
         assert history[-1] == "done"
         assert history[2:-1] == ["lease_expired", "claimed"] * ((len(history) - 3) // 2)
+
+
+def test_a_study_ends_right_whoever_is_killed(site: Site) -> None:
+    """Six trials: after every second one a worker and the service are killed; each point is tried once."""
+    site.start_api()
+    for _ in range(2):
+        site.start_worker()
+    with site.client() as client:
+        until(lambda: len(list(client.workers())) == 2, what="two workers")
+        study = client.call("POST", "/v1/studies", body=MEASURED | {"refine": {"trials": 6}}).json()
+        for ended in (2, 4):
+            until(lambda ended=ended: tried(client, study) >= ended, what=f"{ended} trials")
+            kill(site.workers.pop(0))
+            site.kill_api()
+            site.start_api()
+            site.start_worker()
+        until(lambda: read(client, study)["status"] == "done", what="the study is done")
+        done = read(client, study)
+        trials = client.call("GET", study["links"]["trials"], params={"limit": 500}).json()["items"]
+        jobs = Counter(job.kind for job in client.jobs(study_id=study["id"]))
+    assert jobs == {JobKind.PROFILE_MODEL: 1, JobKind.PROFILE_LINKS: 1, JobKind.TRIAL: 6}
+    assert [trial["number"] for trial in trials] == list(range(1, 7))
+    assert len({str(trial["configuration"]) for trial in trials}) == 6
+    assert done["tuning"]["winner"]["number"] == 1
+
+
+def read(client: ServiceClient, study: dict[str, Any]) -> dict[str, Any]:
+    """The study as it stands."""
+    found: dict[str, Any] = client.call("GET", study["links"]["self"]).json()
+    return found
+
+
+def tried(client: ServiceClient, study: dict[str, Any]) -> int:
+    """How many trials have ended."""
+    return sum(trial["measured"] is not None for trial in read(client, study)["tuning"]["trials"])
 
 
 def test_a_frozen_worker_loses_its_job(site: Site) -> None:

@@ -1,5 +1,6 @@
 """Can a worker do its job over HTTP, and do people see what became of it?"""
 
+import asyncio
 import gzip
 import threading
 from typing import Any
@@ -13,13 +14,15 @@ from api.identifiers import new_identifier
 from api.service import Service, now
 from api.tables import JobAttachment, StoredDocument
 from profiles.library import load_model_preset
-from tests.api.conftest import Clock
+from tests.api.conftest import Clock, connect
 from tests.api.test_documents import small_profile
 from tests.api.work.factories import (
     MEASURED,
     add_job,
     claim_of,
     client_with,
+    events,
+    make_key,
     post_claim,
     post_finish,
     take,
@@ -221,6 +224,40 @@ def test_a_service_that_stops_lets_waiting_claims_go(sqlite_service: Service) ->
     """They are answered with 204 instead of holding the stop up."""
     sqlite_service.bell.close()
     assert post_claim(client_with(sqlite_service, "work"), claim_of(wait_s=30)).status_code == 204
+
+
+def test_a_worker_that_goes_away_while_it_waits_is_charged_nothing(service: Service) -> None:
+    """A job that came just then is given back: the attempt does not count, and the next worker gets it."""
+    job_id = add_job(service)
+    _, secret = make_key(service, "work")
+    body = claim_of().model_dump_json().encode()
+    assert asyncio.run(claim_and_leave(connect(service).app, secret, body)) == 204
+    assert events(service, job_id) == ["queued", "claimed", "released"]
+    row = take(service)
+    assert row
+    assert (row.id, row.attempts) == (job_id, 1)
+
+
+async def claim_and_leave(app: Any, secret: str, body: bytes) -> int:
+    """Send a claim and hang up before its answer; the status that would have been read."""
+    sent: list[dict[str, Any]] = []
+    messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+    async def receive() -> dict[str, Any]:
+        return next(messages, {"type": "http.disconnect"})
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    headers = {"host": "127.0.0.1", "content-type": "application/json", "authorization": f"Bearer {secret}"}
+    scope = {
+        "type": "http", "method": "POST", "path": "/v1/jobs/claim", "raw_path": b"/v1/jobs/claim",
+        "query_string": b"", "root_path": "", "scheme": "http", "http_version": "1.1",
+        "server": ("127.0.0.1", 80), "client": ("127.0.0.1", 1),
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+    }  # fmt: skip
+    await app(scope, receive, send)
+    return int(sent[0]["status"])
 
 
 @pytest.mark.parametrize(
