@@ -29,8 +29,8 @@ def one_line(trial: TriedTrial) -> str:
     """What became of one trial."""
     if trial.measured is None:
         return f"{_ended(trial)}: {trial.message}" if trial.message else _ended(trial)
-    off = trial.measured / trial.predicted - 1
-    told = f"{seconds(trial.measured)}, {_signed(off)} of the predicted {seconds(trial.predicted)}"
+    off = _signed(trial.predicted / trial.measured - 1)
+    told = f"{seconds(trial.measured)} measured, {seconds(trial.predicted)} predicted, {off}"
     return f"{told} ({_ended(trial)})" if _ended(trial) else told
 
 
@@ -63,7 +63,7 @@ def _choice(tuning: Tuning) -> Iterator[str]:
 
 
 def _trials(tuning: Tuning) -> Iterator[str]:
-    yield f"Tried {len(tuning.trials)} of {tuning.candidates_considered:,} that fit:"
+    yield "Trials, fastest first:"
     order = sorted(
         tuning.trials, key=lambda trial: (trial.measured is None, trial.measured or trial.predicted)
     )

@@ -36,6 +36,11 @@ class Subject:
     profile: Profile | None
     device: str
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether it has to be measured before anything is known of it: a factory's model."""
+        return isinstance(self.runs, str) and ":" in self.runs and self.profile is None
+
     def request(self) -> dict[str, Any]:
         """The request as `tuner.request.read_request` reads it."""
         model = {"profile": self.profile.fingerprint(), "name": self.name} if self.profile else self.runs
@@ -73,6 +78,17 @@ def read_subject(asked: dict[str, Any], *, profile: str | None, here: bool) -> S
     return replace(subject, device=_device(subject, here=here))
 
 
+def may_fit(subject: Subject) -> bool:
+    """Whether it is worth measuring: memory is known before times are; a factory's is not."""
+    from profiles import library
+    from tuner.options import options_of
+    from tuner.request import read_request
+
+    if subject.is_unknown:
+        return True
+    return bool(options_of(read_request(subject.request()), library, profile=subject.profile))
+
+
 def measured(subject: Subject, *, sizes: tuple[int, ...] | None, budget_s: float) -> Subject:
     """The same with the times of its layers and the links of this machine, where they are not known."""
     if subject.profile is None:
@@ -89,7 +105,7 @@ def _check_request(subject: Subject) -> None:
     from tuner.request import read_request
 
     request = read_request(subject.request())
-    if isinstance(subject.runs, dict) or ":" not in subject.runs or subject.profile:
+    if not subject.is_unknown:
         gather(request, library, profile=subject.profile)
 
 
@@ -150,7 +166,7 @@ def _profile(subject: Subject, *, sizes: tuple[int, ...] | None, budget_s: float
     value, processes = subject.value, subject.value["devices"]
     largest = value["mini_batch_size"] // (value["width"] or 1)
     chosen = sizes or sizes_to_profile(largest, value["micro_batch_size"])
-    alone = subject.device != "cpu" or processes == 1
+    alone = subject.device != "cpu" or processes == 1 or subject.is_unknown
     how = "" if alone else f" by {processes} processes at once, as ranks run"
     click.echo(f"Measuring the layers of {subject.name} at B = {', '.join(map(str, chosen))}{how}", err=True)
     accelerator = value["accelerator"] or _cluster_of(subject).node.accelerator

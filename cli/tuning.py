@@ -15,7 +15,7 @@ from cli.launching import take_launcher
 from cli.progress import clear, show
 from cli.quantities import seconds
 from cli.tuned import one_line
-from cli.tuned_subject import Subject, measured, read_subject
+from cli.tuned_subject import Subject, may_fit, measured, read_subject
 from cli.tuning_records import Records
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def tune(asked: dict[str, Any]) -> Tuned:
     trying = {**asked, "partition": asked["slurm_partition"]}
     launcher = take_launcher(trying)
     subject = read_subject(request, profile=asked["profile"], here=launcher.is_here)
-    if launcher.is_here:
+    if launcher.is_here and may_fit(subject):
         subject = measured(subject, sizes=asked["micro_batch_sizes"], budget_s=asked["budget"])
     _save(subject, files)
     study = _plan(subject)

@@ -26,6 +26,8 @@ _LEAST_NOISE = 0.01
 """Relative; runs of one configuration differ by about so much."""
 _DISTURBED = 0.05
 """The same of runs while something else used the machine."""
+_MOST_NOISE = 0.1
+"""Of the median of a run, however much its iterations spread."""
 _TRUST = 8.0
 """So many trials weigh as much as what is expected beforehand, in the scale."""
 _NORMAL = 1.6448536
@@ -113,7 +115,7 @@ def _variances(seen: Sequence[Trial]) -> Floats:
     """Misfit and noise of every measured row, relative and squared."""
     least = [_DISTURBED if trial.status is TrialStatus.NOISY else _LEAST_NOISE for trial in seen]
     spread = [trial.spread_s / (trial.measured_s or 1.0) for trial in seen]
-    noise = np.maximum(least, spread)
+    noise = np.maximum(least, np.minimum(spread, _MOST_NOISE))
     return _MISFIT**2 + np.square(noise)
 
 

@@ -32,14 +32,14 @@ class Summary:
 def summarise(options: Sequence[Option], trials: Sequence[Trial], *, learn: Correct = correct) -> Summary:
     """What the rows of a study say; the same in whatever order they come."""
     seen = measured(trials)
-    corrected = learn(trials, options)
+    unseen_s = learn(trials, options).unseen_s if seen else np.zeros(0)
     took = np.array([trial.measured_s for trial in seen], dtype=np.float64)
     predicted = np.array([trial.predicted_s for trial in seen])
     known = {option.configuration for option in options} | {trial.configuration for trial in trials}
     return Summary(
         winner=min(seen, key=lambda trial: trial.measured_s or 0.0, default=None),
         error_before=float(np.abs(predicted / took - 1).mean()) if seen else None,
-        error_after=float(np.abs(corrected.unseen_s / took - 1).mean()) if seen else None,
+        error_after=float(np.abs(unseen_s / took - 1).mean()) if seen else None,
         tried=len({trial.configuration for trial in trials}),
         trials_saved=max(0, len(known) - len(trials)),
         device_seconds=sum(trial.device_seconds for trial in in_order(trials)),
