@@ -45,7 +45,7 @@ def test_the_example_runs(
     """What help shows can be pasted; `serve` runs until stopped, the others need what it knows."""
     monkeypatch.chdir(tmp_path)
     for _, *arguments in read_examples(chimera(*words, "--help").out):
-        result = chimera(*arguments)
+        result = chimera.patiently(*arguments)
         assert result.code == 0, result.err
         assert result.out
 

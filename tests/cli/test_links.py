@@ -3,23 +3,22 @@
 import json
 import os
 import socket
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from profiles.cluster import ClusterProfile
-from tests.cli.command import CHIMERA, Shell
+from tests.cli.command import Result, Shell, finish, measured, start
 from tests.conftest import ROOT
 
-QUICK = ("links", "--sizes", "4096,65536,1048576,4194304", "--budget", "0")
+QUICK = ("links", "--sizes", "4096,65536,1048576,16777216", "--budget", "0")
 PLAN = ("--model", "tiny-gpt", "--devices", "2", "--mini-batch-size", "8", "--json")
 
 
 def test_measured_links_are_planned_and_run_with(chimera: Shell, tmp_path: Path) -> None:
     """The document names every operation and how well its line fits; a plan says that links are measured."""
     path = tmp_path / "cluster.json"
-    result = chimera(*QUICK, "-o", path, "--name", "two", "--devices-per-node", "4")
+    result = chimera.patiently(*QUICK, "-o", path, "--name", "two", "--devices-per-node", "4")
     assert (result.code, result.out) == (0, ""), result.err
     cluster = ClusterProfile.from_json(path.read_text())
     link = cluster.node.link
@@ -42,31 +41,28 @@ def test_measured_links_are_planned_and_run_with(chimera: Shell, tmp_path: Path)
     assert json.loads(ran.out)["predicted_iteration_s"] > 0
 
 
-def test_processes_that_torchrun_started_are_joined(tmp_path: Path) -> None:
-    """Four on two nodes: links inside one and between both, told by the first process alone."""
+def joined(path: Path) -> list[Result]:
+    """Four processes on two nodes, with the environment that torchrun gives to each."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    path = tmp_path / "cluster.json"
-    processes = []
-    for rank in range(4):
-        joined = {"RANK": str(rank), "WORLD_SIZE": "4", "GROUP_RANK": str(rank // 2)}
-        environment = os.environ | joined | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        arguments = [*CHIMERA, *QUICK, "-o", str(path), "--devices-per-node", "2"]
-        processes.append(
-            subprocess.Popen(
-                arguments,
-                cwd=ROOT,
-                env=environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
+    shared = os.environ | {"WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    processes = [
+        start(
+            *QUICK, "-o", str(path), "--devices-per-node", "2",
+            cwd=ROOT, environment=shared | {"RANK": str(rank), "GROUP_RANK": str(rank // 2)},
         )
-    answers = [process.communicate(timeout=120) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0, 0, 0], answers
-    assert "Wrote the cluster" in answers[0][1]
-    assert all(answer == ("", "") for answer in answers[1:])
+        for rank in range(4)
+    ]  # fmt: skip
+    return [finish(process) for process in processes]
+
+
+def test_processes_that_torchrun_started_are_joined(tmp_path: Path) -> None:
+    """Four on two nodes: links inside one and between both, told by the first process alone."""
+    path = tmp_path / "cluster.json"
+    first, *others = measured(lambda: joined(path))
+    assert (first.code, "Wrote the cluster" in first.err) == (0, True), first.err
+    assert others == [Result(0, "", "")] * 3
     cluster = ClusterProfile.from_json(path.read_text())
     assert (cluster.node.devices, cluster.max_devices) == (2, 4)
     assert cluster.node.link is not None
