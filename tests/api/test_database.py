@@ -92,7 +92,7 @@ def test_processes_that_upgrade_at_once_do_not_disturb_each_other(address: str) 
         subprocess.Popen([sys.executable, "-P", "-c", program, address], stdout=-1, stderr=-1, text=True)
         for _ in range(4)
     ]
-    outcomes = [(process.communicate(timeout=60), process.returncode) for process in processes]
+    outcomes = [(process.communicate(timeout=120), process.returncode) for process in processes]
     assert [code for _, code in outcomes] == [0] * 4, outcomes
     assert len({output for (output, _), _ in outcomes}) == 1
 

@@ -34,7 +34,7 @@ def serving(folder: Path, *arguments: str) -> Iterator[tuple[str, str]]:
         url = json.loads(line)["url"] if "--json" in arguments else line.split()[2]
         yield url, line
         process.send_signal(signal.SIGTERM)
-        result = finish(process, timeout=20)
+        result = finish(process)
         assert (result.code, result.out) == (0, ""), result.err
         assert "Traceback" not in result.err
     finally:
@@ -46,7 +46,7 @@ def test_a_service_on_a_free_port_says_where_it_is_and_plans(tmp_path: Path) -> 
     """The example of --help: port 0, the address on stdout at once, and the same plan as the command's."""
     with serving(tmp_path, "--port", "0") as (url, line):
         assert line.startswith("Listening on http://127.0.0.1:")
-        with httpx.Client(base_url=url, trust_env=False, timeout=30) as client:
+        with httpx.Client(base_url=url, trust_env=False, timeout=60) as client:
             assert client.get("/healthz").status_code == 200
             created = client.post("/v1/studies", json=STUDY)
             assert created.status_code == 201, created.text
@@ -60,15 +60,15 @@ def test_the_address_is_a_json_document_for_programs(tmp_path: Path) -> None:
     with serving(tmp_path, "--port", "0", "--json") as (url, line):
         document = json.loads(line)
         assert url == f"http://127.0.0.1:{document['port']}"
-        assert httpx.get(f"{url}/healthz", trust_env=False, timeout=30).status_code == 200
+        assert httpx.get(f"{url}/healthz", trust_env=False, timeout=60).status_code == 200
 
 
 def test_studies_outlive_the_service(tmp_path: Path) -> None:
     """What was posted to one process is there in the next."""
     with serving(tmp_path, "--port", "0", "--json") as (url, _):
-        created = httpx.post(f"{url}/v1/studies", json=STUDY, trust_env=False, timeout=30).json()
+        created = httpx.post(f"{url}/v1/studies", json=STUDY, trust_env=False, timeout=60).json()
     with serving(tmp_path, "--port", "0", "--json") as (url, _):
-        found = httpx.get(f"{url}/v1/studies/{created['id']}", trust_env=False, timeout=30)
+        found = httpx.get(f"{url}/v1/studies/{created['id']}", trust_env=False, timeout=60)
         assert found.json()["plan"] == created["plan"]
 
 
@@ -79,9 +79,9 @@ def test_an_interrupt_is_a_clean_end(tmp_path: Path) -> None:
     )
     assert process.stdout
     url = process.stdout.readline().split()[2]
-    assert httpx.get(f"{url}/healthz", trust_env=False, timeout=30).status_code == 200
+    assert httpx.get(f"{url}/healthz", trust_env=False, timeout=60).status_code == 200
     process.send_signal(signal.SIGINT)
-    result = finish(process, timeout=20)
+    result = finish(process)
     assert result.code == 0, result.err
     assert "Traceback" not in result.err
 

@@ -40,7 +40,7 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
     assert process.stderr
     process.stdout.close()
     assert process.stderr.read() == ""
-    assert process.wait(timeout=60) == 141
+    assert process.wait(timeout=120) == 141
     process.stderr.close()
 
 
@@ -49,7 +49,7 @@ def test_a_full_disk_behind_stdout_is_told(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         result = subprocess.run(
             [*CHIMERA, "plan", *BERT, "--json"],
-            cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60,
+            cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=120,
         )  # fmt: skip
     assert result.returncode == 3
     assert result.stderr.startswith("error: the system refused: [Errno 28]")

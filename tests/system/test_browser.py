@@ -58,6 +58,8 @@ TOUCHES = """(bar) => {
 }"""
 """Whether the Copy button covers a tab."""
 
+expect.set_options(timeout=30_000)  # as long as the browser itself waits for what a busy machine draws
+
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
@@ -76,7 +78,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             yield json.loads(told)["url"]
         finally:
             process.terminate()
-            process.communicate(timeout=20)
+            process.communicate(timeout=60)
 
 
 @pytest.fixture(scope="module")

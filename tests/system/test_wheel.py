@@ -38,7 +38,7 @@ class Installation:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=120,
         )
 
 
@@ -103,7 +103,7 @@ def service(installed: Installation) -> Iterator[str]:
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
-            process.wait(timeout=20)
+            process.wait(timeout=60)
 
 
 def test_the_wheel_holds_every_file_of_the_packages(installed: Installation) -> None:
@@ -133,7 +133,7 @@ def test_the_wheel_plans(installed: Installation) -> None:
 def test_the_wheel_migrates_serves_and_shows_a_report(installed: Installation, service: str) -> None:
     """A study posted to the installed service has a report page whose scripts and styles are served too."""
     request = {"model": "bert-48", "cluster": "piz-daint", "devices": 32, "mini_batch_size": 512}
-    with httpx.Client(base_url=service, follow_redirects=True, timeout=20) as client:
+    with httpx.Client(base_url=service, follow_redirects=True, timeout=60) as client:
         created = client.post("/v1/studies", json=request)
         assert created.status_code == 201, created.text
         report = client.get(f"/studies/{created.json()['id']}")

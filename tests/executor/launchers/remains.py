@@ -32,7 +32,7 @@ class Remains:
                         )
         return found
 
-    def wait_for_end(self, within_s: float = 10.0) -> None:
+    def wait_for_end(self, within_s: float = 60.0) -> None:
         """Return once no process carries the mark; what is left then is seen by `found`."""
         deadline = time.monotonic() + within_s
         while (left := self.processes()) and time.monotonic() < deadline:

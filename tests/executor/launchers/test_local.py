@@ -208,7 +208,7 @@ def test_nothing_survives_the_loss_of_a_process_between(
     assert pipe.read_text(encoding="ascii") == "begun"
     found = remains.processes()
     os.kill(min(pid for pid, command in found.items() if victim in command), signal.SIGKILL)
-    caller.wait(30)
+    caller.wait(60)
     remains.wait_for_end()
     assert remains.processes() == {}
 
