@@ -22,10 +22,13 @@ def test_settings_come_from_the_environment_and_arguments_win() -> None:
     assert (settings.host, settings.port, settings.public_url) == ("localhost", 9001, None)
 
 
-def test_without_settings_studies_are_kept_in_the_users_data_folder(tmp_path: Path) -> None:
+def test_without_settings_studies_are_kept_in_the_users_data_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The default is an SQLite file below XDG_DATA_HOME."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     url = Settings.from_environment({}).database_url
-    assert url == f"sqlite:///{tmp_path}/data-home/chimera-tuner/chimera.db"
+    assert url == f"sqlite:///{tmp_path}/chimera-tuner/chimera.db"
 
 
 @pytest.mark.parametrize(
