@@ -199,7 +199,7 @@ def _provenance(
             f"the profile was taken on {profile.timings.accelerator}: "
             f"times on {inputs.accelerator.name} are estimated"
         )
-    if trials:
+    if measured(trials):
         notes.append(f"times are corrected by {len(measured(trials))} measured trials")
     return ProvenanceNote(
         timings=sources.provenance,
