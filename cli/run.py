@@ -65,7 +65,7 @@ WHAT = (
     click.option(
         "--emulate", metavar="KEY=VALUE,...",
         help="Sleep instead of computing: forward_s, backward_s, and as wanted weight_gradient_s, "
-        "message_bytes, all_reduce_s, update_s, hop_s.",
+        "message_bytes, all_reduce_s, lanes, update_s, hop_s.",
     ),
 )  # fmt: skip
 
@@ -185,7 +185,8 @@ def read_emulation(text: str | None) -> dict[str, float] | None:
         if not equals or key in values:
             raise InputError(f"--emulate {pair!r}: write forward_s=0.02,backward_s=0.04, each name once")
         try:
-            values[key] = int(number) if key.endswith("_bytes") else float(number)
+            whole = key == "lanes" or key.endswith("_bytes")
+            values[key] = int(number) if whole else float(number)
         except ValueError:
             raise InputError(f"--emulate {pair!r}: {number!r} is not a number") from None
     return values

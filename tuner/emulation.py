@@ -25,6 +25,8 @@ class Emulation(Part):
     """Of an activation, and of its gradient."""
     all_reduce_s: Slept = 0.0
     """Of the gradients of one stage."""
+    lanes: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """All-reduces of a rank that run at once, as on one link; any number unless given."""
     update_s: Slept = 0.0
     hop_s: Slept = 0.0
     """Expected from the end of a stage to its neighbour's start: part of the prediction alone."""

@@ -107,13 +107,19 @@ class EmulatedUpdates:
         self._pending.append((arrival, work, self._costs.all_reduce_s / op.parts))
 
     def settle(self, op: Op) -> None:
-        """Sleep until the last collective has ended."""
-        end = 0.0
+        """Sleep until the last collective has ended.
+
+        With few lanes a collective waits for one of this rank; where other members hold other groups, theirs
+        may be free earlier.
+        """
+        lanes = [0.0] * (self._costs.lanes or max(1, len(self._pending)))
         for arrival, work, length in self._pending:
             work.wait()
-            end = max(end, (arrival.item() if self._one_machine else time.monotonic()) + length)
+            arrived = arrival.item() if self._one_machine else time.monotonic()
+            free = lanes.index(min(lanes))
+            lanes[free] = max(arrived, lanes[free]) + length
         self._pending.clear()
-        sleep_until(end)
+        sleep_until(max(lanes))
 
     def update(self, op: Op) -> None:
         """Sleep for an optimizer step."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from executor.compression.refusal import refuse_compression
 from executor.errors import ConfigurationError
@@ -33,7 +33,7 @@ class PreparedTrial:
         emulated, request = self.request.emulate, self.request
         if emulated is None:
             return None
-        return OperationCosts.uniform(
+        costs = OperationCosts.uniform(
             self.program,
             forward_s=emulated.forward_s,
             backward_s=emulated.backward_s + emulated.recompute_s,
@@ -42,6 +42,7 @@ class PreparedTrial:
             update_s=emulated.update_s,
             sync_s=emulated.all_reduce_s if self.program.pipes * request.width > 1 else 0.0,
         )
+        return replace(costs, lanes=emulated.lanes)
 
 
 def prepare(request: TrialRequest) -> PreparedTrial:

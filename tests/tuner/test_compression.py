@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from profiles import library
-from tests.tuner.factories import make_request
+from tests.tuner.factories import make_cluster, make_request
 from tuner.compression import NAMES, Compression, read_compression, read_compressions
 from tuner.enactment import configuration_of, enact, enact_chosen
 from tuner.errors import UnsupportedOptionError
@@ -61,16 +61,12 @@ def test_a_compression_is_written_as_it_is_read() -> None:
 
 @pytest.mark.parametrize("width", [2, 8])
 def test_gathering_takes_what_a_ring_takes(width: int) -> None:
-    """log2(r)·α + (r−1)·β·L between nodes of one device."""
-    cluster = library.load_cluster("piz-daint")
-    plain = cluster.model_copy(update={"software": cluster.software.model_copy(update={"ring_step_s": None})})
-    network = Network(plain, width, 4, "pipe_major")
-    link, factor = plain.link.collective, plain.software.collective_factor or 1.0
-    size, r = np.array([1e6]), 2 * width
-    expected = np.log2(r) * link.latency_s + (r - 1) * factor * 1e6 / link.bandwidth_bytes_per_s
-    assert network.all_gather_s(size, 2)[0] == pytest.approx(expected)
-    whole = network.all_reduce_s(size * r, 2)[0]
-    assert network.all_gather_s(size, 2)[0] == pytest.approx(whole / 2)
+    """log2(r)·α + (r−1)·β·L between nodes of one device, half of the all-reduce of all bytes."""
+    cluster = make_cluster(collective=(1e-5, 1e9), collective_factor=2.0)
+    network, size, r = Network(cluster, width, 4, "pipe_major"), np.array([1e6]), 2 * width
+    gathered = network.all_gather_s(size, 2)[0]
+    assert gathered == pytest.approx(np.log2(r) * 1e-5 + (r - 1) * 2.0 * 1e6 / 1e9)
+    assert gathered == pytest.approx(network.all_reduce_s(size * r, 2)[0] / 2)
 
 
 def test_compressing_keeps_a_rank_and_its_collective_waiting() -> None:
