@@ -25,7 +25,8 @@ def read_examples(help_text: str) -> list[list[str]]:
 COMMANDS = walk(app)
 ASKING = {"submit", "watch", "report", "export", "cancel"}
 """Their examples run in test_submit.py."""
-NEEDING = {("serve",), ("worker",), ("key", "revoke"), ("import", "times"), *((name,) for name in ASKING)}
+NEEDING = {("serve",), ("worker",), ("tune",), ("key", "revoke"), ("import", "times")}
+NEEDING |= {(name,) for name in ASKING}
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
@@ -42,7 +43,7 @@ def test_every_help_ends_with_an_example(chimera: Shell, words: tuple[str, ...])
 def test_the_example_runs(
     chimera: Shell, words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What help shows can be pasted; `serve` runs until stopped, the others need what it knows."""
+    """What help shows can be pasted; `serve` runs until stopped, `tune` a minute, the others need a service."""
     monkeypatch.chdir(tmp_path)
     for _, *arguments in read_examples(chimera(*words, "--help").out):
         result = chimera.patiently(*arguments)
