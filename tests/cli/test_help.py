@@ -43,7 +43,7 @@ def test_every_help_ends_with_an_example(chimera: Shell, words: tuple[str, ...])
 def test_the_example_runs(
     chimera: Shell, words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What help shows can be pasted; `serve` runs until stopped, `tune` a minute, the others need a service."""
+    """What help shows can be pasted; `serve` runs until stopped, `tune` a minute, others need a service."""
     monkeypatch.chdir(tmp_path)
     for _, *arguments in read_examples(chimera(*words, "--help").out):
         result = chimera.patiently(*arguments)
