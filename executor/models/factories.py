@@ -19,6 +19,7 @@ commands on the user's own host take factories: running one is running its code.
 import hashlib
 import importlib
 import importlib.util
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -142,10 +143,14 @@ class FactoryModel:
         return tensors, targets
 
     def _make(self) -> Any:
+        own = os.getpid()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self._seed)
             try:
-                return self._factory()
+                made = self._factory()
+                if os.getpid() != own:
+                    os._exit(0)  # a copy that the factory has made of this process must not go on beside it
+                return made
             except Exception as error:
                 raise ModelError(
                     f"the factory {self.name} raised {type(error).__name__}: {str(error)[:_SHOWN]}"

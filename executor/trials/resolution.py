@@ -63,14 +63,13 @@ def _precision(request: TrialRequest) -> str:
 
 def _read_factory(request: TrialRequest) -> TrialRequest:
     """Ask the factory itself how many layers it has and what it ties; raises ModelError."""
-    from executor.models.sources import open_model
     from executor.running.layout import cut_layers
+    from executor.trials.factory_facts import ask_factory
 
-    model = open_model(request.model or "", seed=request.seed)
-    model.batch(1, seed=request.seed)  # raises where the factory gives no data
-    cuts = cut_layers(len(model), configuration_of(request).stages, request.partition)
+    facts = ask_factory(str(request.model), seed=request.seed, timeout_s=request.timeout_s)
+    cuts = cut_layers(facts.layers, configuration_of(request).stages, request.partition)
     stage_of = {layer: stage for stage, layers in enumerate(cuts) for layer in layers}
-    tied = tuple(tuple(sorted({stage_of[layer] for layer, _ in group})) for group in model.tied)
+    tied = tuple(tuple(sorted({stage_of[layer] for layer, _ in group})) for group in facts.tied)
     return request.model_copy(update={"tied": tied, "partition": tuple(map(len, cuts))})
 
 
