@@ -20,8 +20,10 @@ BENCH_ARGS ?=
 PIP := pip --disable-pip-version-check -qq
 # -P keeps the working folder off the import path, so what is tested is what is installed.
 RUN := $(CURDIR)/$(BIN)/python -P
+# Tests start hundreds of interpreters: each would compile the packages anew.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup browser demo test lint types format contracts pytest long gpu grid wheel-check bench clean
+.PHONY: help setup browser demo test lint types format contracts pytest long test-ray test-slurm slurm gpu grid wheel-check bench clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -64,10 +66,28 @@ test: setup  ## Set up, then lint, types, import contracts and the whole test su
 	@$(MAKE) --no-print-directory pytest
 
 pytest: setup  ## The test suite alone, two files at a time
-	@$(RUN) -m pytest --numprocesses $(WORKERS) --dist loadfile -m "not long" $(PYTEST_ARGS)
+	@$(RUN) -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not long" $(PYTEST_ARGS)
 
 long: setup  ## What `test` leaves out: the grid of equivalence, 500 jobs under kill -9, twenty runs in a row
 	@$(RUN) -m pytest -m long $(PYTEST_ARGS)
+
+test-ray: $(VENV)/.ready  ## Trials on a Ray cluster of three nodes on this machine: installs Ray, then about two minutes
+	@$(BIN)/$(PIP) install -c constraints.txt ray
+	@$(RUN) -m pytest tests/system/test_ray.py $(PYTEST_ARGS)
+
+test-slurm: $(VENV)/.ready slurm  ## Trials under a real Slurm with fake GPUs, as root: installs it and submitit, then about a minute
+	@$(BIN)/$(PIP) install -c constraints.txt submitit
+	@$(RUN) -m pytest tests/system/test_slurm.py $(PYTEST_ARGS)
+
+# Nothing of it is started here: the tests have a controller and a node of their own.
+slurm:
+	@if command -v sbatch >/dev/null && command -v slurmctld >/dev/null; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo 'Installing slurm-wlm and munge'; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends slurm-wlm slurm-client munge >/dev/null; \
+	else \
+		echo 'No Slurm found: its tests will be skipped. Install it as root with: apt-get install slurm-wlm munge'; \
+	fi
 
 gpu: setup  ## The tests that need a CUDA device
 	@$(RUN) -m pytest -m gpu $(PYTEST_ARGS)

@@ -11,7 +11,6 @@ from cli.errors import InputError
 if TYPE_CHECKING:
     from executor.launchers.launcher import Launcher
 
-_MINUTE_S = 60
 _SLURM, _RAY = "Slurm: ", "Ray: "
 
 LAUNCHING = (
@@ -20,22 +19,26 @@ LAUNCHING = (
         help="Who starts the ranks: this machine, or a cluster (docs/launchers.md).",
     ),
     click.option(
-        "--queue-timeout", type=click.FloatRange(min=0), metavar="SECONDS", show_default="600",
+        "--queue-timeout", type=click.FloatRange(0, 2_592_000), metavar="SECONDS", show_default="600",
         help="How long a run may wait until a cluster has room for all of its ranks at once.",
     ),
-    click.option("--cpus-per-rank", type=int, show_default="1", help="Cores that a cluster gives each rank."),
     click.option(
-        "--gpus-per-rank", type=int, show_default="1 with --device cuda, else 0",
+        "--cpus-per-rank", type=click.IntRange(1, 1000), show_default="1",
+        help="Cores that a cluster gives each rank.",
+    ),
+    click.option(
+        "--gpus-per-rank", type=click.IntRange(0, 1000), show_default="1 with --device cuda, else 0",
         help="GPUs that a cluster gives each rank.",
     ),
     click.option("--partition", metavar="NAME", show_default="Slurm's", help=_SLURM + "where to queue."),
     click.option("--account", metavar="NAME", help=_SLURM + "who pays."),
     click.option(
-        "--nodes", type=int, show_default="as many as it takes", help=_SLURM + "spread over so many nodes."
+        "--nodes", type=click.IntRange(1, 100_000), show_default="as many as it takes",
+        help=_SLURM + "spread over so many nodes.",
     ),
     click.option(
-        "--time-limit", type=float, metavar="MINUTES", show_default="what --timeout needs",
-        help=_SLURM + "time limit of the job.",
+        "--time-limit", type=click.IntRange(1, 43_200), metavar="MINUTES",
+        show_default="what --timeout needs", help=_SLURM + "time limit of the job.",
     ),
     click.option(
         "--shared-folder", envvar="CHIMERA_SHARED_FOLDER", metavar="PATH",
@@ -60,7 +63,10 @@ _NAMES = {
     "partition": "slurm_partition",
     "account": "slurm_account",
     "nodes": "slurm_nodes",
+    "time_limit": "slurm_time_limit_min",
+    "slurm_options": "slurm_options",
     "ray_address": "ray_address",
+    "spread": "ray_strategy",
 }
 
 
@@ -70,19 +76,35 @@ def take_launcher(asked: dict[str, Any]) -> Launcher:
     from executor.launchers.launcher import Wanted, find_launcher
 
     name, folder = asked["launcher"], asked.pop("shared_folder")
-    wanted = {field: asked.pop(option) for option, field in _NAMES.items()}
-    minutes, options, spread = asked.pop("time_limit"), asked.pop("slurm_options"), asked.pop("spread")
-    wanted |= {
-        "slurm_time_limit_min": minutes and max(1, round(minutes)),
-        "slurm_folder": folder if name == "slurm" else None,
-        "slurm_options": tuple(map(_read_option, options)) or None,
-        "ray_strategy": "SPREAD" if spread else None,
+    found = {option: asked.pop(option) for option in _NAMES}
+    # Nothing else is unset: 0 GPUs are a number of them.
+    given = {
+        option: value for option, value in found.items() if value not in (None, ()) and value is not False
     }
-    given = {field: value for field, value in wanted.items() if value is not None}
+    _refuse_others(name, given)
+    wanted = {_NAMES[option]: value for option, value in given.items()}
+    if "slurm_options" in wanted:
+        wanted["slurm_options"] = tuple(map(_read_option, wanted["slurm_options"]))
+    if "ray_strategy" in wanted:
+        wanted["ray_strategy"] = "SPREAD"
+    if name == "slurm" and folder:
+        wanted["slurm_folder"] = folder
     try:
-        return find_launcher(name, Wanted(**given))
+        return find_launcher(name, Wanted(**wanted))
     except ConfigurationError as error:
         raise InputError(str(error)) from None
+
+
+def _refuse_others(name: str, given: dict[str, Any]) -> None:
+    """Raises InputError for an option of another launcher."""
+    for option in given:
+        owner = _NAMES[option].partition("_")[0]
+        owners = [owner] if owner in {"slurm", "ray"} else ["slurm", "ray"]
+        if name not in owners:
+            word = "--" + option.removesuffix("s" if option == "slurm_options" else "").replace("_", "-")
+            raise InputError(
+                f"{word} is for --launcher {' or '.join(owners)}, and this is {name}: leave it out"
+            )
 
 
 def _read_option(text: str) -> tuple[str, str]:

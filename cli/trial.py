@@ -14,6 +14,7 @@ _NEXT = {
     "ok": "Next: --trace FILE writes both timelines; --json has every number.",
     "out_of_memory": "Next: take less memory with a smaller --micro-batch-size, or --recompute layer.",
     "failed": "Next: read the end of the log above; --json has all that is known.",
+    "lost": "Next: nothing is known of this configuration; see to what is said above, and run it again.",
     "timed_out": "Next: look at what that rank waits for, or allow more with --timeout.",
 }
 
@@ -34,7 +35,7 @@ def describe_trial(trial: Trial) -> Iterator[str]:
         yield f"  memory      rank {fullest} took most, {gigabytes(told['peak_memory_bytes'][fullest])}"
     if told["check"]:
         yield _check(told["check"])
-    yield _NEXT[str(trial.status)]
+    yield _NEXT["lost" if failure is not None and failure.lost else str(trial.status)]
 
 
 def _times(told: dict[str, Any], *, iterations: int) -> Iterator[str]:

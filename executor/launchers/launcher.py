@@ -6,7 +6,7 @@ line in find_launcher.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import Any, Literal, Protocol, get_args
 
@@ -18,8 +18,6 @@ from executor.launchers.outcome import Outcome
 
 LauncherName = Literal["local", "slurm", "ray"]
 LAUNCHERS: tuple[LauncherName, ...] = get_args(LauncherName)
-_MOST_PER_RANK = 1000
-_LONGEST_S = 86_400 * 30
 
 
 class Launcher(Protocol):
@@ -77,9 +75,8 @@ class Wanted:
 
 
 def find_launcher(name: LauncherName, wanted: Wanted | None = None) -> Launcher:
-    """The launcher of that name; raises ConfigurationError for what it cannot use, or where it is missing."""
+    """The launcher of that name; raises ConfigurationError where what it needs is not installed."""
     wanted = wanted or Wanted()
-    _refuse(name, wanted)
     if name == "local":
         return LocalLauncher()
     needs = {"slurm": "submitit", "ray": "ray"}[name]
@@ -95,22 +92,3 @@ def find_launcher(name: LauncherName, wanted: Wanted | None = None) -> Launcher:
     from executor.launchers.on_ray.launcher import RayLauncher
 
     return RayLauncher(wanted)
-
-
-def _refuse(name: LauncherName, wanted: Wanted) -> None:
-    for field in fields(Wanted):
-        owner = field.name.partition("_")[0]
-        given = getattr(wanted, field.name) != field.default
-        if given and (name == "local" or (owner in LAUNCHERS and owner != name)):
-            of = f"--launcher {owner}" if owner in LAUNCHERS else "--launcher slurm or ray"
-            raise ConfigurationError(f"{field.name} is an option of {of}, not of {name}: leave it out")
-    for field_name, least, most in (
-        ("queue_limit_s", 0, _LONGEST_S),
-        ("cpus_per_rank", 1, _MOST_PER_RANK),
-        ("gpus_per_rank", 0, _MOST_PER_RANK),
-        ("slurm_nodes", 1, 100_000),
-        ("slurm_time_limit_min", 1, _LONGEST_S // 60),
-    ):
-        value = getattr(wanted, field_name)
-        if value is not None and not least <= value <= most:
-            raise ConfigurationError(f"{field_name} is {value:,}, and must be from {least:,} to {most:,}")

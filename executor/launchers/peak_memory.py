@@ -1,14 +1,18 @@
 """How much memory does this rank take, and how is it kept from taking more?
 
-On a CPU: the resident set of the process, from /proc. Its peak is set back by /proc/self/clear_refs, and what
-the process used before the model was built (Python, torch) is told apart as the baseline. On CUDA: torch's
-allocator, whose peak is set back too; the context of the driver is not in it.
+On a CPU: the resident memory of the process without pages of files, from /proc: code that is loaded on its
+first use does not count. Its peak is set back by /proc/self/clear_refs, and what the process used before the
+model was built (Python, torch) is told apart as the baseline. On CUDA: torch's allocator, whose peak is set
+back too; the context of the driver is not in it.
 """
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import re
 import resource
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -44,7 +48,18 @@ class MemoryMeter:
 
     def __init__(self, device: str = "cpu") -> None:
         self._cuda = device.startswith("cuda")
-        self.baseline_bytes = 0 if self._cuda else _kilobytes("VmRSS")
+        self.begin()
+
+    def begin(self) -> None:
+        """Take the baseline: call it where all is loaded that a run needs, and nothing of the model is there."""
+        self.free()
+        self.baseline_bytes = 0 if self._cuda else _kilobytes("RssAnon")
+
+    def free(self) -> None:
+        """Give what is not used any more back to the system, so that it is not taken for the run's."""
+        gc.collect()
+        with suppress(AttributeError):  # other C libraries than glibc
+            ctypes.CDLL(None).malloc_trim(0)
 
     def restart(self) -> None:
         """Forget the peak: call it where the timed iterations begin."""
@@ -59,7 +74,9 @@ class MemoryMeter:
     def read(self) -> PeakMemory:
         """The peak since the restart."""
         if not self._cuda:
-            peak = _kilobytes("VmHWM")
+            # Pages of files are only ever added, so that those of now were not more at the peak.
+            peak = _kilobytes("VmHWM") - _kilobytes("RssFile") - _kilobytes("RssShmem")
+            peak = max(peak, _kilobytes("RssAnon"))
             return PeakMemory(peak, self.baseline_bytes, peak)
         import torch
 

@@ -66,6 +66,11 @@ def test_a_run_that_takes_too_long_cannot_be_answered(chimera: Shell) -> None:
         ((*PROGRAM, "--emulate", "forward_s=1,forward_s=2"), "each name once"),
         ((*PROGRAM, "--emulate", "forward_s=fast"), "'fast' is not a number"),
         ((*PROGRAM, "--emulate", "forward_s=nan,backward_s=1"), "forward_s"),
+        ((*PROGRAM, *EMULATE, "--partition", "a"), "--partition is for --launcher slurm, and this is local"),
+        ((*PROGRAM, *EMULATE, "--queue-timeout", "9"), "for --launcher slurm or ray, and this is local"),
+        ((*PROGRAM, *EMULATE, "--launcher", "ray", "--slurm-option", "a=b"), "--slurm-option is for"),
+        ((*PROGRAM, *EMULATE, "--launcher", "slurm", "--slurm-option", "qos"), "write NAME=VALUE"),
+        ((*PROGRAM, *EMULATE, "--launcher", "slurm", "--nodes", "0"), "0 is not in the range"),
     ],
 )
 def test_what_cannot_run_is_refused(chimera: Shell, words: tuple[str, ...], said: str) -> None:
@@ -106,8 +111,8 @@ def trial(status: Status, failure: Failure | None = None, **check: Any) -> Trial
         (trial(Status.OK, passed=False), 1),
         (trial(Status.OUT_OF_MEMORY, Failure("", 0)), 1),
         (trial(Status.FAILED, Failure("", 0, exception="ValueError")), 1),
-        (trial(Status.FAILED, Failure("", 0, signal="SIGKILL")), 3),
-        (trial(Status.FAILED, Failure("", None)), 3),
+        (trial(Status.FAILED, Failure("", 0, signal="SIGKILL", lost=True)), 3),
+        (trial(Status.FAILED, Failure("", None, lost=True)), 3),
         (trial(Status.TIMED_OUT, Failure("", 0)), 3),
     ],
 )

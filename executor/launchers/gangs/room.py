@@ -38,17 +38,17 @@ def tell_room(nodes: Sequence[Node], *, ranks: int, wanted: Resources) -> str:
     total, now = most_places(nodes, wanted), sum(free)
     shown = list(map(_tell_node, nodes[:_MOST_NODES], free))
     shown += [f"{len(nodes) - _MOST_NODES} more nodes"] if len(nodes) > _MOST_NODES else []
-    missing = f"{ranks - now} are missing now" if ranks > now else "enough just now"
+    missing = f"missing now: {ranks - now}" if ranks > now else "enough just now"
     if ranks > total:
-        missing = f"{ranks - total} will be missing even when all are idle"
+        missing = f"missing even when all are idle: {ranks - total}"
     return (
-        f"{ranks} devices of {each} are wanted at once, and {len(nodes)} nodes have room for "
-        f"{' + '.join(map(str, free)) or '0'} = {now} now, {total} when idle ({'; '.join(shown)}): {missing}"
+        f"wanted at once: {ranks} devices of {each}; room on {len(nodes)} nodes: "
+        f"{' + '.join(map(str, free)) or '0'} = {now} now, {total} when idle ({'; '.join(shown)}); {missing}"
     )
 
 
 def _tell_node(node: Node, places: int) -> str:
     if node.state:
         return f"{node.name} is {node.state}"
-    parts = [f"{node.free.get(name, 0):g} of {total:g} {name}" for name, total in node.total.items()]
+    parts = [f"{node.free.get(name, 0):g} of {total:g} {name}" for name, total in node.total.items() if total]
     return f"{node.name}: {', '.join(parts)} free, room for {places}"

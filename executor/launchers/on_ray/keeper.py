@@ -93,7 +93,7 @@ def _placed(
     if most_places(nodes, each) < launch.ranks:
         raise UnplacedError(
             Status.FAILED,
-            f"{tell_room(nodes, ranks=launch.ranks, wanted=each)}: add nodes, or run a smaller configuration",
+            f"{tell_room(nodes, ranks=launch.ranks, wanted=each)}. Add nodes, or run a smaller configuration",
         )
     asked = {name: amount for name, amount in each.items() if amount}
     group = placement_group([asked] * launch.ranks, strategy=wanted.ray_strategy)

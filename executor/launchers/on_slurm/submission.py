@@ -27,7 +27,7 @@ def submit(launch: Launch, wanted: Wanted, board: Board) -> str:
         executor.update_parameters(**_parameters(launch, wanted))
         return str(executor.submit(hold_place, str(board.folder)).job_id)
     except (submitit.core.utils.UncompletedJobError, RuntimeError, OSError) as error:
-        said = str(error).strip()[-_WORDS:]
+        said = "; ".join(str(error).strip()[-_WORDS:].splitlines())
         raise UnplacedError(
             Status.FAILED, f"Slurm did not take the job: {said}; {room(launch, wanted)}"
         ) from None
@@ -38,8 +38,8 @@ def room(launch: Launch, wanted: Wanted) -> str:
     each = {"CPU": float(wanted.cpus_per_rank), "GPU": float(wanted.gpus_of(launch))}
     try:
         return tell_room(slurm_nodes(wanted.slurm_partition), ranks=launch.ranks, wanted=each)
-    except (SlurmError, ValueError) as error:
-        return f"what its nodes have is not known ({error})"
+    except (SlurmError, ValueError):
+        return "what its nodes have is not known"
 
 
 def _parameters(launch: Launch, wanted: Wanted) -> dict[str, Any]:
