@@ -5,9 +5,7 @@ their corrected times. What ran out of memory, or needs too much by what the tri
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-import numpy as np
+from dataclasses import dataclass, replace
 
 from tuner.choice import Choice
 from tuner.configuration import Configuration
@@ -18,6 +16,7 @@ from tuner.plan import ConfigurationDocument, ErrorBar, Rejected
 from tuner.ranking import Ranked, Ranking
 from tuner.rejection import gigabytes
 from tuner.trials import Option, Trial, TrialStatus, measured
+from tuner.twins import distinct, first_names
 
 
 @dataclass(frozen=True)
@@ -38,34 +37,30 @@ class CorrectedRanking:
 def correct_ranking(ranking: Ranking, choices: Sequence[Choice], trials: Sequence[Trial]) -> CorrectedRanking:
     """`choices` fit by the model, in the order of equation 1; the trials were predicted by the same model."""
     known = judged(ranking, choices)
-    options = [option_of(each) for each in known]
-    corrected, needed = correct(trials, options), corrected_bytes(trials, options)
-    full = {trial.configuration for trial in trials if trial.status is TrialStatus.OUT_OF_MEMORY}
-    fits = [
-        option.configuration not in full and bytes_ <= option.capacity_bytes
-        for option, bytes_ in zip(options, needed.tolist(), strict=True)
+    first = first_names(known)
+    options = [option_of(each) for each in distinct(known, first)]
+    place = {option.configuration: position for position, option in enumerate(options)}
+    rows = [
+        replace(trial, configuration=first.get(trial.configuration, trial.configuration)) for trial in trials
     ]
-    factors = corrected.expected_s / np.array([option.predicted_s for option in options])
-    fitting = [
-        Ranked(each.choice, each.simulated, float(factor))
-        for each, factor, fit in zip(known, factors, fits, strict=True)
-        if fit
-    ]
+    corrected, needed = correct(rows, options), corrected_bytes(rows, options).tolist()
+    full = {trial.configuration for trial in rows if trial.status is TrialStatus.OUT_OF_MEMORY}
+    fitting, refused, bars = list[Ranked](), list[Rejected](), dict[Configuration, ErrorBar]()
+    for each in known:
+        configuration = each.choice.configuration
+        at = place[first[configuration]]
+        ran_out = first[configuration] in full
+        if ran_out or needed[at] > options[at].capacity_bytes:
+            refused.append(_refuse(option_of(each), needed[at], ran=ran_out))
+            continue
+        factor = float(corrected.expected_s[at]) / options[at].predicted_s
+        fitting.append(Ranked(each.choice, each.simulated, factor))
+        low_s, high_s = float(corrected.low_s[at]), float(corrected.high_s[at])
+        bars[configuration] = ErrorBar(low_s=low_s, high_s=high_s, coverage=LEVEL)
     return CorrectedRanking(
         ranked=(*_winner_first(fitting, trials), *_not_judged(choices, known)),
-        refused=tuple(
-            _refuse(option, bytes_, ran=option.configuration in full)
-            for option, bytes_, fit in zip(options, needed.tolist(), fits, strict=True)
-            if not fit
-        ),
-        bars={
-            option.configuration: ErrorBar(low_s=low_s, high_s=high_s, coverage=LEVEL)
-            for option, low_s, high_s in zip(
-                options, corrected.low_s.tolist(), corrected.high_s.tolist(), strict=True
-            )
-        }
-        if measured(trials)
-        else {},
+        refused=tuple(refused),
+        bars=bars if measured(trials) else {},
     )
 
 

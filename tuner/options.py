@@ -11,6 +11,7 @@ from tuner.ranking import Ranked, Ranking
 from tuner.request import PlanRequest
 from tuner.search import Search
 from tuner.trials import Option
+from tuner.twins import distinct, first_names
 
 MOST_OPTIONS = 500
 """The best that are kept."""
@@ -29,7 +30,8 @@ def options_of(
 ) -> tuple[Option, ...]:
     """Every configuration that a search finds to fit, fastest first; none where nothing fits.
 
-    The best are simulated, the others have the time of equation 1. Raises as `tuner.planning.answer` does.
+    What is the same run under two names is there once. The best are simulated, the others have the time of
+    equation 1. Raises as `tuner.planning.answer` does.
     """
     return options_with(Evaluator(gather(request, library, profile=profile)), search=search)
 
@@ -40,7 +42,8 @@ def options_with(
     """The same for documents that were gathered before."""
     everything = Search(evaluator)
     found = everything.exhaustive() if search == "exhaustive" else everything.greedy()
-    return tuple(map(option_of, judged(Ranking(evaluator), found.fitting)))
+    known = judged(Ranking(evaluator), found.fitting)
+    return tuple(option_of(each) for each in distinct(known, first_names(known)))
 
 
 def judged(ranking: Ranking, choices: Sequence[Choice]) -> tuple[Ranked, ...]:

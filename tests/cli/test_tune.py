@@ -83,7 +83,7 @@ def check_choice(told: dict[str, Any]) -> None:
     assert fastest["configuration"].items() <= told["chosen"].items()
     assert {trial["status"] for trial in told["trials"]} <= {"ok", "noisy"}
     assert all(value is not None for value in told["model_error"].values())
-    assert told["trials_saved"] == told["candidates_considered"] - len(told["trials"])
+    assert 0 < told["trials_saved"] <= told["candidates_considered"] - len(told["trials"])
 
 
 @pytest.mark.parametrize(
