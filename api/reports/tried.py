@@ -11,7 +11,7 @@ from tuner.tuning import TriedTrial, Tuning
 
 STATUS_WORDS = {
     "ok": "measured",
-    "noisy": "measured",
+    "noisy": "measured, the machine not quiet",
     "out_of_memory": "out of memory",
     "failed": "failed",
     "timed_out": "took too long",

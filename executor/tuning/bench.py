@@ -6,7 +6,6 @@ Whatever goes wrong is a row with its status and a message: a trial never ends t
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -22,17 +21,17 @@ from executor.trials.trial import run_trial
 from executor.trials.trial_request import read_trial
 from profiles import library
 from profiles.timings import Profile
+from tuner.assignments import Spread, TrialResult
 from tuner.configuration import Configuration
 from tuner.enactment import Expectation, expect
 from tuner.errors import TunerError
 from tuner.inputs import PlanInputs
+from tuner.trial_rows import row_of
 from tuner.trials import Trial, TrialStatus
 
 FEWEST_ITERATIONS, MOST_ITERATIONS = 6, 60
 QUIET_WAIT_S = 5.0
 """So long a trial waits for others to leave the machine alone."""
-_DEVIATIONS = NormalDist().inv_cdf(0.9) - NormalDist().inv_cdf(0.1)
-"""Standard deviations between the first and the last tenth of a normal distribution."""
 _LONGEST_MESSAGE = 1_000
 
 
@@ -81,8 +80,8 @@ class Bench:
         except (ExecutorError, TunerError, OSError) as error:
             row = Trial(configuration, predicted_s, TrialStatus.FAILED, message=str(error)[:_LONGEST_MESSAGE])
             return Attempt(row)
-        peaks = tuple(rank["peak_bytes"] for rank in run.document()["memory"])
-        return Attempt(row_of(run, configuration, predicted_s), peaks, run)
+        result = result_of(run)
+        return Attempt(row_of(configuration, predicted_s, result), result.peak_memory_bytes, run)
 
     def _prepare(self, configuration: Configuration, predicted_s: float) -> tuple[PreparedTrial, Expectation]:
         """Cut as the plan cuts it."""
@@ -108,21 +107,15 @@ class Bench:
         return prepare(read_trial(value)), expected
 
 
-def row_of(run: Run, configuration: Configuration, predicted_s: float) -> Trial:
-    """The row of a run that ended; a time that others disturbed counts, but for less."""
-    status = TrialStatus(run.status.value)
-    if status is TrialStatus.OK and run.quiet is False:
-        status = TrialStatus.NOISY
+def result_of(run: Run) -> TrialResult:
+    """What a run gave, its memory counted from nothing, as a plan counts it."""
     told, failure = run.document(), run.outcome.failure
-    spread = told["measured_iteration_s"] or {}
-    noisy = "the machine was not quiet" if status is TrialStatus.NOISY else None
-    return Trial(
-        configuration,
-        predicted_s,
-        status,
-        measured_s=spread.get("median"),
-        spread_s=(spread["p90"] - spread["p10"]) / _DEVIATIONS if spread else 0.0,
-        peak_bytes=max((rank["peak_bytes"] for rank in told["memory"]), default=None),
-        device_seconds=run.outcome.elapsed_s * configuration.width * configuration.depth,
-        message=failure.message[:_LONGEST_MESSAGE] if failure else noisy,
+    spread = told["measured_iteration_s"]
+    return TrialResult(
+        status=run.status.value,
+        measured_iteration_s=Spread(**spread) if spread else None,
+        peak_memory_bytes=tuple(rank["peak_bytes"] for rank in told["memory"]),
+        elapsed_s=run.outcome.elapsed_s,
+        machine_quiet=run.quiet if run.ranks else None,
+        message=failure.message[:_LONGEST_MESSAGE] if failure else None,
     )

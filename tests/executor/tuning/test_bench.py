@@ -6,11 +6,12 @@ from executor.launchers.outcome import Failure, Outcome, Status
 from executor.trials.prepared_trial import prepare
 from executor.trials.trial import RankResult, Trial
 from executor.trials.trial_request import read_trial
-from executor.tuning.bench import Bench, How, row_of
+from executor.tuning.bench import Bench, How, result_of
 from profiles import library
 from tests.tuner.factories import make_request
 from tuner.configuration import Configuration
 from tuner.inputs import gather
+from tuner.trial_rows import row_of
 from tuner.trials import TrialStatus
 
 RAN = Configuration("dapple", width=1, depth=1, micro_batch_size=1, micro_batches=1)
@@ -35,7 +36,7 @@ def run(status: Status, *, quiet: bool = True, message: str = "") -> Trial:
 
 def test_a_run_gives_its_median_its_peak_and_what_it_cost() -> None:
     """Memory counts from nothing, as a plan counts it."""
-    row = row_of(run(Status.OK), RAN.with_(width=2), 2.0)
+    row = row_of(RAN.with_(width=2), 2.0, result_of(run(Status.OK)))
 
     assert (row.status, row.measured_s, row.peak_bytes) == (TrialStatus.OK, 2.5, 300)
     assert (row.device_seconds, row.message) == (16.0, None)
@@ -45,15 +46,17 @@ def test_a_run_gives_its_median_its_peak_and_what_it_cost() -> None:
 @pytest.mark.parametrize(
     ("ended", "status", "message"),
     [
-        (run(Status.OK, quiet=False), "noisy", "the machine was not quiet"),
+        (run(Status.OK, quiet=False), "noisy", None),
         (run(Status.OUT_OF_MEMORY, message="rank 0 has no more"), "out_of_memory", "rank 0 has no more"),
         (run(Status.FAILED, message="rank 0 raised"), "failed", "rank 0 raised"),
         (run(Status.TIMED_OUT, message="rank 0 waits"), "timed_out", "rank 0 waits"),
     ],
 )
-def test_what_does_not_end_well_is_a_row_with_its_reason(ended: Trial, status: str, message: str) -> None:
+def test_what_does_not_end_well_is_a_row_with_its_reason(
+    ended: Trial, status: str, message: str | None
+) -> None:
     """Only a noisy one has a time."""
-    row = row_of(ended, RAN, 2.0)
+    row = row_of(RAN, 2.0, result_of(ended))
 
     assert (row.status, row.message) == (TrialStatus(status), message)
     assert (row.measured_s is not None) == (status == "noisy")
