@@ -12,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).parents[1]
+SLOW_FOLDERS = ("system", "executor", "cli")
+"""Whose files are run first, so that no worker is left alone with one of them at the end."""
 
 # A busy machine refutes no law, and what was green stays green.
 settings.register_profile(
@@ -36,7 +38,8 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip GPU tests where there is no GPU, and mark the users of a fixture with its marker."""
+    """Begin with what is slow; skip GPU tests without a GPU; mark the users of a fixture with its marker."""
+    items.sort(key=_turn)
     for item in items:
         names = getattr(item, "fixturenames", ())
         for fixture, marker in (("postgres_url", "postgres"), ("chromium", "browser")):
@@ -44,6 +47,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(marker)
         if item.get_closest_marker("gpu") and not shutil.which("nvidia-smi"):
             item.add_marker(pytest.mark.skip(reason="no NVIDIA driver on this machine"))
+
+
+def _turn(item: pytest.Item) -> int:
+    folder = item.path.relative_to(ROOT / "tests").parts[0]
+    return SLOW_FOLDERS.index(folder) if folder in SLOW_FOLDERS else len(SLOW_FOLDERS)
 
 
 @pytest.fixture(autouse=True)
