@@ -88,10 +88,16 @@ def test_a_measured_config_has_the_precision_that_help_tells(chimera: Shell, tmp
 
 
 def test_several_processes_measure_at_once(chimera: Shell) -> None:
-    """As ranks do that share a machine, which the profile says; a factory's are not started twice."""
+    """Every layer at every size, in one document that says so; those of a factory are not started twice."""
     result = chimera(*MEASURED, "--model", "tiny-gpt", "--processes", "2", "--json")
     assert result.code == 0, result.err
-    assert "2 processes at the same time" in Profile.from_json(result.out).timings.notes[0]
+    timings = Profile.from_json(result.out).timings
+    assert "2 processes at the same time" in timings.notes[0]
+    assert {entry.type for entry in timings.types} == {"embedding", "block", "head", "loss"}
+    assert all(entry.update_s is not None for entry in timings.types)
+    assert [[each.micro_batch_size for each in entry.points] for entry in timings.types] == [[1, 2]] * 4
+    assert timings.environment is not None
+    assert timings.environment.threads == 1
     refused = chimera(*MEASURED, "--model", "own.py:Own", "--processes", "2")
     assert (refused.code, refused.out) == (2, "")
     assert "leave it out for a factory" in refused.err

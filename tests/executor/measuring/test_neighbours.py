@@ -1,8 +1,6 @@
 """Is what several processes measure at once one profile?"""
 
-from executor.measuring.neighbours import Crowd, mean_profile, take_crowded_profile
-from executor.measuring.profiling import Plan
-from profiles.timings import Profile
+from executor.measuring.neighbours import mean_profile
 from tests.tuner.test_measured_profiles import point, profile
 
 
@@ -16,16 +14,3 @@ def test_times_are_the_means_of_all_processes() -> None:
     assert (second.forward_s, second.backward_s, second.recomputed_backward_s) == (0.125, 0.25, None)
     assert "2 processes at the same time" in merged.timings.notes[0]
     assert mean_profile([one]) == one
-
-
-def test_two_processes_profile_side_by_side() -> None:
-    """Every layer at every size, with its optimizer step, in one document."""
-    crowd = Crowd("tiny-gpt", 2, timeout_s=120.0)
-    taken = take_crowded_profile(crowd, Plan((1, 2), budget_s=0.0))
-    assert Profile.from_json(taken.to_json()) == taken
-    assert {entry.type for entry in taken.timings.types} == {"embedding", "block", "head", "loss"}
-    for entry in taken.timings.types:
-        assert [each.micro_batch_size for each in entry.points] == [1, 2]
-        assert entry.update_s is not None
-    assert taken.timings.environment is not None
-    assert taken.timings.environment.threads == 1
