@@ -2,16 +2,14 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
-from profiles.document import Provenance, canonical_json
+from profiles.document import canonical_json
 from tuner.display import plan_html
 
-
-class PlanPart(BaseModel):
-    """A piece of a plan; bytes and seconds stand in the names."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+# Plans are read and written through this module, so their notes are found here too.
+from tuner.plan_notes import ClusterNote as ClusterNote  # noqa: PLC0414
+from tuner.plan_notes import ModelNote as ModelNote  # noqa: PLC0414
+from tuner.plan_notes import PlanPart as PlanPart  # noqa: PLC0414
+from tuner.plan_notes import ProvenanceNote as ProvenanceNote  # noqa: PLC0414
 
 
 class Breakdown(PlanPart):
@@ -191,47 +189,6 @@ class CompressionNote(PlanPart):
     summary: str
 
 
-class ProvenanceNote(PlanPart):
-    """Where the numbers come from."""
-
-    timings: Provenance
-    timings_source: str
-    description: str
-    links: Provenance
-    cluster: str
-    software: Provenance
-    hashes: dict[str, str]
-    """SHA-256 of the model description, timings, cluster and accelerator used, and of the whole profile where
-    there was one: the id under which the service keeps it."""
-    notes: tuple[str, ...] = ()
-    """What was extrapolated or assumed, one sentence each."""
-
-
-class ModelNote(PlanPart):
-    """The model in a line."""
-
-    name: str
-    family: str
-    parameters: int
-    blocks: int
-    sequence_length: int
-    precision: str
-    attention: str
-    sample_flops: int
-
-
-class ClusterNote(PlanPart):
-    """The cluster in a line."""
-
-    name: str
-    accelerator: str
-    devices: int
-    devices_per_node: int
-    memory_bytes: int
-    """Memory of one device, as its driver reports."""
-    peak_flops: float
-
-
 class Plan(PlanPart):
     """The answer: what to run, what else would, what would not and why."""
 
@@ -253,7 +210,7 @@ class Plan(PlanPart):
     """The best candidate of the exhaustive search, None when it is the chosen one."""
     target_cost: float | None
     """What `runs_on` costs: throughput of the best over all targets over the chosen one's, minus 1."""
-    best_by_framework: dict[str, Candidate] = {}
+    best_by_framework: dict[str, Candidate] = {}  # noqa: RUF012  # pydantic copies it
     """The best candidate that a framework runs, by the same search, for each that cannot run the choice."""
     idle_devices: int
     why: WhyNot | None
