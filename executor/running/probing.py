@@ -29,10 +29,12 @@ def probe_cuts(
 ) -> list[Specs]:
     """What leaves every stage but the last, for inputs of one micro-batch.
 
-    ranks: the global rank of every rank of the program, which are the members of `group`.
+    ranks: the global rank of every rank of the program, which are the members of `group`. Where a stage
+    fails, the rank that has it raises its error, and all others a ModelError that tells of it.
     """
     own: dict[int, Specs] = {}
-    arriving = inputs
+    arriving: Specs | None = inputs
+    failure: Exception | None = None
     for stage in range(program.stages):
         holder = int(program.placement[0, stage])
         if holder != rank:
@@ -40,18 +42,35 @@ def probe_cuts(
         if stage and int(program.placement[0, stage - 1]) != rank:
             before = ranks[int(program.placement[0, stage - 1])]
             arriving = receive_header(source=before, group=group, number=stage - 1)
-        leaving = works[0, stage].probe(arriving, parts=parts)
-        own[stage] = leaving
+        try:
+            leaving = None if arriving is None else works[0, stage].probe(arriving, parts=parts)
+        except Exception as error:  # noqa: BLE001 (the others wait, and have to be told)
+            leaving, failure = None, error
+        if leaving is not None:
+            own[stage] = leaving
         if stage < program.stages - 1:
             ahead = int(program.placement[0, stage + 1])
             if ahead != rank:
                 send_header(leaving, target=ranks[ahead], group=group, number=stage)
             arriving = leaving
-    known: list[dict[int, Specs] | None] = [own]
-    if len(ranks) > 1:
-        known = [None] * len(ranks)
-        dist.all_gather_object(known, own, group=group)
-    cuts = {stage: specs for part in known if part for stage, specs in part.items()}
+    return _agreed(program, own, failure, group=group)
+
+
+def _agreed(
+    program: Program, own: dict[int, Specs], failure: Exception | None, *, group: dist.ProcessGroup | None
+) -> list[Specs]:
+    """The specs of all stages; raises on every rank what went wrong on one."""
+    said = f"{type(failure).__name__}: {failure}" if failure else ""
+    known: list[tuple[dict[int, Specs], str]] = [(own, said)]
+    if program.depth > 1:
+        known *= program.depth
+        dist.all_gather_object(known, (own, said), group=group)
+    if failure is not None:
+        raise failure
+    for other, (_, word) in enumerate(known):
+        if word:
+            raise ModelError(f"rank {other} could not tell the shapes of what its stages give ({word})")
+    cuts = {stage: specs for part, _ in known for stage, specs in part.items()}
     return [cuts[stage] for stage in range(program.stages - 1)]
 
 

@@ -20,14 +20,15 @@ _DTYPES = (
     *(torch.uint16, torch.uint32, torch.uint64, torch.complex32),
     *(torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz),
 )
+_NOTHING = -1
 _MOST_NUMBERS = 2**18
 """Headers between two ranks, in one direction, that have tags of their own."""
 
 
 def send_header(
-    specs: Sequence[Spec], *, target: int, group: dist.ProcessGroup | None = None, number: int = 0
+    specs: Sequence[Spec] | None, *, target: int, group: dist.ProcessGroup | None = None, number: int = 0
 ) -> None:
-    """Tell a global rank what a message will hold; returns once it knows.
+    """Tell a global rank what a message will hold, or None: it will not come; returns once it knows.
 
     `number` tells headers between the same two ranks apart; those of one number come in the order sent.
     """
@@ -45,8 +46,8 @@ def send_header(
 
 def receive_header(
     *, source: int, group: dist.ProcessGroup | None = None, number: int = 0
-) -> tuple[Spec, ...]:
-    """What a global rank says that a message will hold; waits for it."""
+) -> tuple[Spec, ...] | None:
+    """What a global rank says that a message will hold, None if it will not come; waits for it."""
     title, tag = f"the header {number} from global rank {source}", _tag(number)
     length = torch.empty(1, dtype=torch.int64)
     _complete([dist.irecv(length, source, group=group, tag=tag)], title)
@@ -55,7 +56,9 @@ def receive_header(
     return _decode(encoded.tolist())
 
 
-def _encode(specs: Sequence[Spec]) -> list[int]:
+def _encode(specs: Sequence[Spec] | None) -> list[int]:
+    if specs is None:
+        return [_NOTHING]
     numbers = [len(specs)]
     for place, spec in enumerate(specs):
         if spec.dtype not in _DTYPES:
@@ -67,8 +70,10 @@ def _encode(specs: Sequence[Spec]) -> list[int]:
     return numbers
 
 
-def _decode(numbers: list[int]) -> tuple[Spec, ...]:
+def _decode(numbers: list[int]) -> tuple[Spec, ...] | None:
     count, *rest = numbers
+    if count == _NOTHING:
+        return None
     specs = []
     for _ in range(count):
         dtype, needs_gradient, dimensions, *rest = rest

@@ -90,6 +90,14 @@ class BySamples(nn.Module):
         return x[x[:, 0] >= 0]
 
 
+class Fails(nn.Module):
+    """Raises whatever comes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, h] -> nothing."""
+        raise ValueError(f"no room for {len(x)} samples")
+
+
 def tied_ends() -> list[nn.Module]:
     """Tokens [B] -> logits [B, 12], whose embedding and head have one weight."""
     torch.manual_seed(0)
@@ -156,6 +164,11 @@ def hooked() -> list[nn.Module]:
 def by_samples() -> list[nn.Module]:
     """A layer whose output has a shape that depends on values."""
     return [*net(3), BySamples(), *net(4)]
+
+
+def failing() -> list[nn.Module]:
+    """The sixth layer raises."""
+    return [*net(5), Fails(), *net(2)]
 
 
 def scalars() -> list[nn.Module]:

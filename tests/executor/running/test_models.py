@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from executor.errors import ModelError
 from executor.models.loss import cross_entropy
 from executor.running.assembly import Settings
 from executor.running.pipeline import Pipeline
@@ -184,6 +185,32 @@ def test_a_shape_that_depends_on_values_is_told_before_it_leaves() -> None:
     said = caught.value.failures[caught.value.first]
     assert re.search(r"BoundaryError: .*float64\[\d+, 16\] where float64\[48, 16\]", said)
     assert "activation of micro-batch" in said
+
+
+def told(rank: int, world_size: int, cases: list[Case]) -> list[str]:
+    """What is raised here by each case; a good one trains."""
+    found = []
+    for case in cases:
+        try:
+            train(rank, world_size, case)
+        except (ModelError, ValueError) as error:
+            found.append(f"{type(error).__name__}: {error}")
+        else:
+            found.append("")
+    return found
+
+
+def test_what_a_layer_raises_at_first_is_told_on_every_rank(four: Ranks) -> None:
+    """Nobody waits for shapes that will not come, and the processes can go on with another model."""
+    layouts = [layout("chimera", 1, 4, 4), layout("interleaved", 1, 4, 4)]
+    cases = [Case(one, layers=nets.failing) for one in layouts] + [Case(layouts[0])]
+    ranks = four.run(told, cases)
+    for number, holder in ((0, 2), (1, 1)):
+        said = [found[number] for found in ranks]
+        assert said[holder] == "ValueError: no room for 24 samples"
+        others = f"ModelError: rank {holder} could not tell the shapes"
+        assert all(word.startswith(others) for rank, word in enumerate(said) if rank != holder)
+    assert [found[2] for found in ranks] == [""] * 4
 
 
 def drawn_apart(rank: int, world_size: int, schedule: str, width: int) -> list[tuple[str, bytes]]:
