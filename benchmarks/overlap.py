@@ -5,8 +5,8 @@
 Simulated: every chimera program with D in {4, 8, 16}, N in {D, 2D, 4D}, W in {2, 4, 8} and every scaling,
 F=1, B=2, with all-reduces that take SYNCS·2(r−1)/r over r = 2W replicas, of equal stages and with a head
 that makes the last twice as long. With a slow-down of 0 and separate links eager-opt must never be slower
-than lazy; where computation is slowed while collectives run, or one link carries them in turn, it is told where
-lazy wins.
+than lazy; where computation is slowed while collectives run, or one link carries them in turn, it is told
+where lazy wins.
 
 Measured: D=4, W=2 on stages that sleep, with emulated all-reduces, side by side and on one link. The gain
 over lazy must have the predicted sign (beyond 1 % of an iteration) and be within 5 % of an iteration of it.

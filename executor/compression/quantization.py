@@ -11,9 +11,11 @@ so Q stays unbiased.
 
 from math import isfinite, isqrt, sqrt
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from executor.compression.positions import positions
 from tuner.compression import Compression
 
 _NORM_BYTES = 4
@@ -41,7 +43,8 @@ def encode(gradient: Tensor, generator: torch.Generator) -> Tensor:
     while len(bits) > capacity:  # rarer than one in 10^10
         halvings += 1
         bits = _drawn_bits(gradient, share, halvings=halvings, generator=generator)
-    code[_NORM_BYTES:] = _packed(bits, capacity)
+    packed = _packed(bits)
+    code[_NORM_BYTES : _NORM_BYTES + len(packed)] = packed
     return code
 
 
@@ -55,16 +58,16 @@ def add_decoded(total: Tensor, code: Tensor) -> None:
         return
     n = len(total)
     bits = _unpacked(code[_NORM_BYTES:])
-    halvings = int((bits[:_LONGEST_PREFIX] == 0).nonzero()[0])
+    halvings = int(positions(bits[:_LONGEST_PREFIX] == 0)[0])
     s = levels_count(n, halvings)
     bits = bits[halvings + 1 :]
     if s == 1:
         levels, used = bits[:n].long(), n
     else:
-        ends = (bits == 0).nonzero().squeeze(1)[:n]
+        ends = positions(bits == 0)[:n]
         levels = torch.diff(ends, prepend=ends.new_full((1,), -1)) - 1
         used = int(ends[-1]) + 1
-    nonzero = levels.nonzero().squeeze(1)
+    nonzero = positions(levels)
     negative = bits[used : used + len(nonzero)].bool()
     values = levels[nonzero].to(total.dtype) * (norm / s)
     total[nonzero] += torch.where(negative, -values, values)
@@ -105,13 +108,17 @@ def _drawn_bits(gradient: Tensor, share: Tensor, *, halvings: int, generator: to
     return torch.cat([prefix, unary, (gradient[levels > 0] < 0).to(torch.uint8)])
 
 
-def _packed(bits: Tensor, capacity: int) -> Tensor:
-    """Eight bits a byte, the first one lowest; zeros behind."""
-    whole = torch.nn.functional.pad(bits, (0, capacity - len(bits))).view(-1, 8)
+def _packed(bits: Tensor) -> Tensor:
+    """Eight bits a byte, the first one lowest."""
+    if not bits.is_cuda:
+        return torch.from_numpy(np.packbits(bits.numpy(), bitorder="little").copy())
+    whole = torch.nn.functional.pad(bits, (0, -len(bits) % 8)).view(-1, 8)
     weights = torch.tensor([1, 2, 4, 8, 16, 32, 64, 128], dtype=torch.uint8, device=bits.device)
     return (whole * weights).sum(1, dtype=torch.uint8)
 
 
 def _unpacked(code: Tensor) -> Tensor:
+    if not code.is_cuda:
+        return torch.from_numpy(np.unpackbits(code.numpy(), bitorder="little"))
     shifts = torch.arange(8, dtype=torch.uint8, device=code.device)
     return (code[:, None] >> shifts).bitwise_and_(1).reshape(-1)

@@ -5,9 +5,11 @@ A code is int32 [2k]: indices, then the bits of float32 values. Unused places ho
 
 from statistics import NormalDist
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from executor.compression.positions import positions
 from executor.errors import ConfigurationError
 
 _CORRECTIONS = 3
@@ -16,7 +18,11 @@ _MOST_ELEMENTS = 2**31 - 1
 
 def select_largest(gradient: Tensor, count: int) -> Tensor:
     """Indices of the `count` largest |g| [count]; what is not a number counts as largest."""
-    return torch.topk(gradient.abs(), count, sorted=False).indices
+    if gradient.is_cuda:
+        return torch.topk(gradient.abs(), count, sorted=False).indices
+    # torch sorts more than it must on a CPU: a partition takes 40 % of its time.
+    first = len(gradient) - count
+    return torch.from_numpy(np.argpartition(gradient.abs().numpy(), first)[first:])
 
 
 def select_beyond_quantile(gradient: Tensor, count: int) -> Tensor:
@@ -39,7 +45,7 @@ def select_beyond_quantile(gradient: Tensor, count: int) -> Tensor:
         else:
             break
         beyond = ~(size <= threshold)
-    indices = beyond.nonzero().squeeze(1)
+    indices = positions(beyond)
     if len(indices) > count:
         indices = indices[select_largest(gradient[indices], count)]
     return indices
