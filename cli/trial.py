@@ -32,7 +32,8 @@ def describe_trial(trial: Trial) -> Iterator[str]:
     if told["measured_iteration_s"]:
         yield from _times(told, iterations=request.iterations)
         fullest = max(range(len(trial.ranks)), key=lambda rank: told["peak_memory_bytes"][rank])
-        yield f"  memory      rank {fullest} took most, {gigabytes(told['peak_memory_bytes'][fullest])}"
+        taken = gigabytes(told["peak_memory_bytes"][fullest])
+        yield f"  memory      rank {fullest} took most, {taken} beside Python and torch"
     if told["check"]:
         yield _check(told["check"])
     yield _NEXT["lost" if failure is not None and failure.lost else str(trial.status)]

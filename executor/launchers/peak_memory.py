@@ -51,7 +51,7 @@ class MemoryMeter:
         self.begin()
 
     def begin(self) -> None:
-        """Take the baseline: call it where all is loaded that a run needs, and nothing of the model is there."""
+        """Take the baseline: call it where all is loaded that a run needs, and no weights are there yet."""
         self.free()
         self.baseline_bytes = 0 if self._cuda else _kilobytes("RssAnon")
 

@@ -20,6 +20,7 @@ from executor.running.programs import backward_parts
 from executor.running.recording import Recording, count_events
 from executor.running.reference import Learnt, learn
 from executor.running.training import Training
+from executor.trials.first_use import load_lazily_loaded
 from executor.trials.iterations import time_iterations
 from executor.trials.prepared_trial import PreparedTrial, prepare
 from executor.trials.resolution import refuse_other_ties
@@ -66,7 +67,10 @@ def run(spec: Mapping[str, Any], rank: Rank) -> dict[str, Any]:
         precision="float64" if request.precision == "float64" else "float32",
         seed=request.seed,
     )
+    load_lazily_loaded(OPTIMIZERS[request.optimizer])
+    rank.memory.begin()
     check = _check(prepared, model, rank) if request.check else None
+    rank.memory.free()
     rank.progress.doing("building the stages")
     recording = Recording(count_events(prepared.program, _layout(prepared, rank).rank))
     training = _train(prepared, model, rank, recording=recording)
