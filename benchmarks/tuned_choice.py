@@ -61,7 +61,7 @@ def tuned(bench: Bench, options: tuple[Option, ...], trials: int) -> list[Trial]
     session = Session(bench, options, budget=Budget(trials=trials))
     for attempt in session.attempts(lambda *_: None):
         show(attempt.row)
-    print(f"stopped: {session.stop.text if session.stop else 'nothing more to try'}")
+    print(f"stopped: {session.stopped}")
     return session.rows
 
 

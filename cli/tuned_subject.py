@@ -166,6 +166,11 @@ def _profile(subject: Subject, *, sizes: tuple[int, ...] | None, budget_s: float
     value, processes = subject.value, subject.value["devices"]
     largest = value["mini_batch_size"] // (value["width"] or 1)
     chosen = sizes or sizes_to_profile(largest, value["micro_batch_size"])
+    if max(chosen) > value["mini_batch_size"]:
+        raise InputError(
+            f"--micro-batch-sizes has {max(chosen):,}, and no micro-batch is larger than the mini-batch of "
+            f"{value['mini_batch_size']:,}: leave it out"
+        )
     alone = subject.device != "cpu" or processes == 1 or subject.is_unknown
     how = "" if alone else f" by {processes} processes at once, as ranks run"
     click.echo(f"Measuring the layers of {subject.name} at B = {', '.join(map(str, chosen))}{how}", err=True)

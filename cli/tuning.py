@@ -196,8 +196,7 @@ def _document(study: _Study, session: Session) -> Tuning:
     from tuner.tuning import tuning
 
     after = answer(study.request, library, profile=study.subject.profile, trials=session.rows)
-    stopped = session.stop.text if session.stop else None
-    return tuning(after, study.options, session.rows, before=study.before, stopped=stopped)
+    return tuning(after, study.options, session.rows, before=study.before, stopped=session.stopped)
 
 
 def _write_report(study: _Study, document: Tuning, path: Path, *, fastest: Run | None) -> None:

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from executor.tuning.bench import Attempt, Bench
-from tuner.refinement import Budget, Proposal, Stop, refine
-from tuner.trials import Option, Trial
+from tuner.refinement import Budget, Proposal, refine
+from tuner.trials import Option, Trial, TrialStatus
+
+MOST_FAILURES = 4
+"""In a row: what fails so often fails for a reason that the next trial will meet as well."""
+
+_NO_ANSWER = frozenset({TrialStatus.FAILED, TrialStatus.TIMED_OUT})
 
 Begin = Callable[[int, Proposal], None]
 """(number of the trial from 1, what is tried)"""
@@ -28,16 +33,17 @@ class Session:
         self._bench, self._options, self._budget = bench, options, budget
         self._seed, self._sampling = seed, sampling
         self.rows = list(rows)
-        self.stop: Stop | None = None
+        self.stopped: str | None = None
         """Why nothing more is tried."""
 
     def attempts(self, begin: Begin) -> Iterator[Attempt]:
         """Make trials until the decision is to stop; `begin` is told of each before it runs."""
+        failures = 0
         while True:
             decision = refine(
                 self._options, self.rows, seed=self._seed, budget=self._budget, sampling=self._sampling
             )
-            self.stop = decision.stop
+            self.stopped = decision.stop.text if decision.stop else None
             if not decision.proposals:
                 return
             proposal = decision.proposals[0]
@@ -45,3 +51,9 @@ class Session:
             attempt = self._bench.attempt(proposal.configuration, proposal.predicted_s)
             self.rows.append(attempt.row)
             yield attempt
+            failures = failures + 1 if attempt.row.status in _NO_ANSWER else 0
+            if failures == MOST_FAILURES:
+                self.stopped = (
+                    f"{failures} trials in a row gave no answer, the last because: {attempt.row.message}"
+                )
+                return

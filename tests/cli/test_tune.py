@@ -98,6 +98,7 @@ def check_choice(told: dict[str, Any]) -> None:
         (("-o", "/nowhere/kept.json"), "there is no folder '/nowhere'"),
         (("--profile", "tiny-gpt"), "is no profile document"),
         (("--width", "2", "--depth", "2"), "needs 4 devices"),
+        (("--micro-batch-sizes", "1,8"), "no micro-batch is larger than the mini-batch of 4"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused_before_anything_is_measured(
