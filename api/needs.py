@@ -43,8 +43,8 @@ class Needs:
 
     @property
     def jobs(self) -> list[NewJob]:
-        """Those that there are."""
-        return [job for job in (self.profile, self.links, self.trial) if job is not None]
+        """Those that there are, the most demanding first."""
+        return [job for job in (self.trial, self.profile, self.links) if job is not None]
 
 
 def needs_of(request: PlanRequest, refine: RefineRequest | None, *, caller: str) -> Needs:
@@ -125,9 +125,11 @@ def check_trials(session: Session, request: PlanRequest) -> None:
     """Raise InvalidProblem for what a trial cannot run."""
     if request.rank_order != "pipe_major":
         raise InvalidProblem(f"rank_order: a trial has no {request.rank_order!r}; leave it or refine out")
-    if request.gradient_precision == "same" and request.precision != "float32":
-        raise InvalidProblem("gradient_precision: trials keep float32 gradients; leave it or refine out")
     profile = stored_profile(session, named_profile(request))
+    is_known = profile is not None or why_unknown(request) is None
+    asked = gather(request, library, profile=profile).request if is_known else request
+    if asked.gradient_precision != "float32":
+        raise InvalidProblem("gradient_precision: trials keep float32 gradients; leave it or refine out")
     if profile is not None:
         model_of_profile(session, profile)
     _check_attention(session, request, profile)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from executor.launchers.processes import descendants
+from profiles.library import load_cluster
 from tests.cli.command import CHIMERA
 from tests.executor.worker.factories import EMULATED, TINY
 from tests.system.site import PATIENCE_S, Site, finished, kill, until
@@ -25,6 +26,13 @@ QUICK = ("--budget", "0.01", "--poll", "1", "--json")
 ASKED = ProfileJobRequest.model_validate_json(
     json.dumps({"model": TINY, "sequence_length": 16, "precision": "float32", "micro_batch_sizes": [1, 2]})
 )
+
+
+def measured_links() -> dict[str, Any]:
+    """A cluster whose links are known, so that a study need not measure them."""
+    cluster = load_cluster("local-cpu").model_dump(mode="json", exclude_none=True)
+    cluster["node"]["link"]["provenance"] = "measured"
+    return {"document": cluster}
 
 
 def lasting(seconds: float) -> dict[str, Any]:
@@ -79,24 +87,30 @@ def ended(client: ServiceClient, job_id: str) -> JobDocument:
     return until(lambda: finished(client.job(job_id)), what=f"job {job_id} ends")
 
 
-def test_a_model_is_measured_once_and_a_trial_is_run(site: Site) -> None:
-    """A config.json that nobody has seen becomes a profile that plans find; a trial has its trace."""
+def test_a_model_is_measured_once_and_a_study_tries_it(site: Site) -> None:
+    """A config.json that nobody has seen becomes a profile, which a study finds: it only runs its trial."""
     site.start_api()
     worker = start_worker(site)
     with site.client() as client:
         first = client.profile_model(ASKED)
-        trial_id = site.add(payload=EMULATED)
         measured = ended(client, first.id)
         assert measured.status == "done", measured
         assert client.profile_model(ASKED).id == first.id
         profile = (measured.result or {})["profile"]
-        plan = {"model": {"profile": profile}, "cluster": "local-cpu", "devices": 2, "mini_batch_size": 8}
-        answered = client.call("POST", "/v1/plans", body=plan).json()
-        assert answered["chosen"]["predicted"]["iteration_s"] > 0
-        assert profile in json.dumps(answered["provenance"])
-        trial = ended(client, trial_id)
-        assert (trial.status, (trial.result or {})["status"]) == ("done", "ok"), trial
-        traces = [entry for entry in trial.attachments if entry.name == "trace.json"]
+        asked = ASKED.model_dump(mode="json", include={"model", "sequence_length", "precision"})
+        layout = {"cluster": measured_links(), "devices": 2, "mini_batch_size": 4} | {
+            "depth": 2,
+            "refine": {"trials": 1},
+        }
+        study = client.call("POST", "/v1/studies", body=asked | layout).json()
+        done = until(lambda: final(client.call("GET", study["links"]["self"]).json()), what="the study ends")
+        assert done["status"] == "done", done["error"]
+        assert profile in json.dumps(done["plan"]["provenance"])
+        assert done["plan"]["chosen"]["predicted"]["iteration_s"] > 0
+        (trial,) = client.jobs(study_id=study["id"])
+        document = client.job(trial.id)
+        assert (document.status, (document.result or {})["status"]) == ("done", "ok"), document
+        traces = [entry for entry in document.attachments if entry.name == "trace.json"]
         events = client.call("GET", traces[0].link).json()["traceEvents"]
         assert {"rank 0 measured", "rank 1 predicted"} <= {
             event["args"]["name"] for event in events if event["name"] == "process_name"
@@ -104,6 +118,11 @@ def test_a_model_is_measured_once_and_a_trial_is_run(site: Site) -> None:
         (known,) = client.workers()
         assert {"cpu"} == {group.accelerator for group in known.devices}
     assert leave(worker) == {"done": 2}
+
+
+def final(study: dict[str, Any]) -> dict[str, Any] | None:
+    """The study, once it has ended."""
+    return study if study["status"] in {"done", "failed", "cancelled"} else None
 
 
 def test_a_worker_that_is_asked_to_leave_finishes_its_job(sqlite_site: Site) -> None:

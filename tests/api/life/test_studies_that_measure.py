@@ -111,8 +111,8 @@ def test_an_architecture_that_arithmetic_does_not_know_is_measured(
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"refine": {"trials": 0}}, "refine: trials"),
-        ({"refine": {"trials": True}}, "refine: trials"),
+        ({"refine": {"trials": 0}}, "refine is not valid: trials"),
+        ({"refine": {"trials": True}}, "refine is not valid: trials"),
         ({"refine": {}}, "trials"),
         ({"refine": {"trials": 3, "device_seconds": -1}}, "device_seconds"),
         ({"refine": {"trials": 3, "pool": "a pool"}}, "pool"),
@@ -205,7 +205,7 @@ def test_trials_are_paged_and_filtered(sqlite_client: TestClient, sqlite_pool: P
     assert sqlite_client.get(address, params={"status": "lost"}).status_code == 422
 
 
-@pytest.mark.parametrize("jobs", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("jobs", [0, 2, 4])
 def test_a_study_is_cancelled_wherever_it_stands(client: TestClient, pool: Pool, jobs: int) -> None:
     """With its jobs, also the one that runs; what comes back later changes nothing."""
     study = begin(client)
@@ -226,46 +226,50 @@ def test_a_study_is_cancelled_wherever_it_stands(client: TestClient, pool: Pool,
         assert session.scalar(select(func.count()).select_from(StudyTrial)) == 0
 
 
-def test_what_another_study_waits_for_is_not_cancelled(client: TestClient, pool: Pool) -> None:
+def test_what_another_study_waits_for_is_not_cancelled(sqlite_client: TestClient, sqlite_pool: Pool) -> None:
     """Two studies of one model measure it once, and either may be cancelled."""
-    first, second = begin(client), begin(client)
-    client.post(f"/v1/studies/{first['id']}/cancel")
-    assert pool.work() == 5
-    assert read(client, second)["status"] == "done"
-    assert read(client, first)["status"] == "cancelled"
+    first, second = begin(sqlite_client), begin(sqlite_client)
+    sqlite_client.post(f"/v1/studies/{first['id']}/cancel")
+    assert sqlite_pool.work() == 5
+    assert read(sqlite_client, second)["status"] == "done"
+    assert read(sqlite_client, first)["status"] == "cancelled"
 
 
-def test_a_model_that_cannot_be_measured_fails_the_study(client: TestClient, pool: Pool) -> None:
+def test_a_model_that_cannot_be_measured_fails_the_study(
+    sqlite_client: TestClient, sqlite_pool: Pool
+) -> None:
     """With the worker's words; links that make no line do not."""
-    pool.wrong = {
+    sqlite_pool.wrong = {
         "profile_links": Failed(message="no line"),
         "profile_model": Failed(message="no such layer"),
     }
-    study = begin(client)
-    assert pool.work() == 2
-    failed = read(client, study)
+    study = begin(sqlite_client)
+    assert sqlite_pool.work() == 2
+    failed = read(sqlite_client, study)
     assert failed["status"] == "failed"
     assert "no such layer" in failed["error"]
-    assert client.get(study["links"]["page"]).status_code == 200
-    pool.wrong.pop("profile_model")
-    study = begin(client)
-    pool.work()
-    assert read(client, study)["status"] == "done"
-    notes = [data["message"] for _, event, data in told(client, study) if event == "note"]
+    assert sqlite_client.get(study["links"]["page"]).status_code == 200
+    sqlite_pool.wrong.pop("profile_model")
+    study = begin(sqlite_client)
+    sqlite_pool.work()
+    assert read(sqlite_client, study)["status"] == "done"
+    notes = [data["message"] for _, event, data in told(sqlite_client, study) if event == "note"]
     assert len(notes) == 1
     assert "no line" in notes[0]
 
 
-def test_trials_that_give_nothing_end_the_study_all_the_same(client: TestClient, pool: Pool) -> None:
+def test_trials_that_give_nothing_end_the_study_all_the_same(
+    sqlite_client: TestClient, sqlite_pool: Pool
+) -> None:
     """The plan stays as the model made it, and every trial says why."""
-    pool.wrong = {"trial": Failed(message="the ranks would not start")}
-    study = begin(client)
-    pool.work()
-    done = read(client, study)
+    sqlite_pool.wrong = {"trial": Failed(message="the ranks would not start")}
+    study = begin(sqlite_client)
+    sqlite_pool.work()
+    done = read(sqlite_client, study)
     assert (done["status"], done["tuning"]["winner"]) == ("done", None)
     assert done["plan"]["chosen"]
     assert {trial["message"] for trial in done["tuning"]["trials"]} == {"the ranks would not start"}
-    assert client.get(study["links"]["page"]).status_code == 200
+    assert sqlite_client.get(study["links"]["page"]).status_code == 200
 
 
 def test_a_budget_of_device_seconds_ends_the_study(sqlite_client: TestClient, sqlite_pool: Pool) -> None:
