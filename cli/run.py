@@ -39,7 +39,10 @@ LAYOUT = (
         "--sync-policy", type=click.Choice(["lazy", "eager", "eager_opt"]), default="eager_opt",
         help="All-reduces start after all compute, as soon as they can, or so for later stages only.",
     ),
-    click.option("--buckets", type=int, default=1, help="Pieces of an all-reduce."),
+    click.option("--buckets", type=int, default=1, help="Pieces of an all-reduce, at least."),
+    click.option(
+        "--bucket-bytes", type=int, default=26_214_400, help="Largest piece; more are made where needed."
+    ),
     click.option("--optimizer", type=click.Choice(OPTIMIZERS), default="adam", help="Steps the weights."),
     click.option(
         "--optimizer-sharding", type=click.Choice(["none", "replicas"]), default="none",

@@ -9,6 +9,7 @@ from tuner.configuration import Configuration
 from tuner.errors import RequestError, TooLongError
 from tuner.evaluation import Evaluated, Evaluator, Variant
 from tuner.inputs import Library, gather
+from tuner.memory import ParameterBytes
 from tuner.operation_costs import OperationCosts
 from tuner.plan import Candidate, Plan
 from tuner.rehearsal import Rehearsal, iterations_of
@@ -33,6 +34,8 @@ class Expectation:
     """Stages that share parameters, for each tied group."""
     source: str
     """Where the times of the layers come from."""
+    gradient_bytes: int = 0
+    """Of the stage with most."""
 
 
 def expect(
@@ -59,6 +62,7 @@ def expect(
         stages.counts[0],
         tied,
         evaluator.layers.sources(None).text,
+        int(stages.all_parameters.max() * ParameterBytes.of(evaluator.inputs.request).gradients),
     )
 
 

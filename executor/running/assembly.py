@@ -13,6 +13,8 @@ from executor.compression.refusal import refuse_compression
 from executor.compression.wire import Wire
 from executor.errors import ConfigurationError
 from executor.models.loss import Loss
+from executor.running.bucketing import MOST_BYTES, agreed_buckets
+from executor.running.group_channels import control_group, transfer_group
 from executor.running.layout import Layout, RankOrder, cut_layers
 from executor.running.programs import lowered
 from executor.running.sharing import refuse_unsaid
@@ -26,7 +28,7 @@ from executor.weights.replicas import equalise
 from executor.weights.running_statistics import RunningStatistics
 from executor.weights.steps import OptimizerFactory
 from executor.weights.synchronization import Synchronizer
-from tuner.compression import read_compression
+from tuner.compression import Compression, read_compression
 from tuner.configuration import Configuration
 from tuner.schedules.generators import find_recipe, program_of
 from tuner.schedules.program import Program
@@ -52,7 +54,9 @@ class Settings:
     optimizer_sharding: Literal["none", "replicas"] = "none"
     sync_policy: SyncPolicy = "eager_opt"
     buckets: int = 1
-    """Collectives of each stage's gradients."""
+    """Collectives of each stage's gradients, at least."""
+    bucket_bytes: int | None = MOST_BYTES
+    """Largest of them; more are made where a stage needs them. None keeps to `buckets`."""
     compression: str = "none"
     """Of the gradients that replicas exchange: fp16, bf16, topk, gaussiank, qsgd, a2sgd or powersgd, of which
     some take a value, as in `topk:0.001` (docs/compression.md)."""
@@ -96,35 +100,21 @@ class Assembly:
         self.cuts = cut_layers(len(layers), configuration.stages, settings.partition)
         refuse_unsaid(layers, self.cuts, settings.tied)
         self._tied = self._place(settings.tied)
+        self.buckets = settings.buckets
+        """Collectives of each stage's gradients."""
         self.program = self.make_program()
         """Of one iteration."""
         ranks = self.layout.groups
-        self.control = _control_group(ranks, own=self.layout.group)
+        self.control = control_group(ranks, own=self.layout.group)
         """Of this pipeline group, over gloo: shapes."""
-        self.transfers = _transfer_group(ranks, own=self.layout.group) if self.backend == "nccl" else None
+        self.transfers = transfer_group(ranks, own=self.layout.group) if self.backend == "nccl" else None
         """Of this pipeline group, over NCCL: activations and gradients; None for the default group."""
         self.groups = ParameterGroups(self.program.placement, ranks=ranks, tied=groups_of(self._tied))
         held = [self._hold(layers, *place) for place in self._places()]
         self.held = tuple(held)
         equalise(held, groups=self.groups, tied=self._tied)
-        self.weights = RankWeights(
-            held,
-            rank=self.number,
-            groups=self.groups,
-            optimizer=optimizer,
-            numerics=Numerics(settings.precision, settings.gradient_precision),
-            buckets=settings.buckets,
-            sharded=settings.optimizer_sharding == "replicas",
-            tied=self._tied,
-        )
-        self.synchronizer = Synchronizer(
-            self.weights,
-            self.groups,
-            compression=compression,
-            wire=Wire(bytes_per_s=settings.link_bytes_per_s),
-            rank=self.number,
-            seed=settings.seed,
-        )
+        self.weights = self._weights(optimizer)
+        self.synchronizer = self._synchronizer(compression)
         self.average = WeightAverage(
             self.weights, self.groups, wire=self.synchronizer.wire, every=compression.average_every
         )
@@ -145,7 +135,7 @@ class Assembly:
         return lowered(
             program_of(self.configuration, iterations=iterations),
             policy=settings.sync_policy,
-            buckets=settings.buckets,
+            buckets=self.buckets,
             sharded=settings.optimizer_sharding == "replicas",
             tied=groups_of(self._tied),
             ordered=self.backend == "nccl",
@@ -159,6 +149,41 @@ class Assembly:
             if group is not None:
                 dist.destroy_process_group(group)
         self.control = self.transfers = None
+
+    def _weights(self, optimizer: OptimizerFactory) -> RankWeights:
+        """Of the stages of this rank, in as many buckets as the largest stage of all needs."""
+        settings = self.settings
+        numerics = Numerics(settings.precision, settings.gradient_precision)
+        buckets = agreed_buckets(
+            (one.layers for one in self.held),
+            numerics=numerics,
+            at_least=settings.buckets,
+            most_bytes=settings.bucket_bytes,
+            group=self.control,
+        )
+        if buckets != self.buckets:
+            self.buckets = buckets
+            self.program = self.make_program()
+        return RankWeights(
+            self.held,
+            rank=self.number,
+            groups=self.groups,
+            optimizer=optimizer,
+            numerics=numerics,
+            buckets=buckets,
+            sharded=settings.optimizer_sharding == "replicas",
+            tied=self._tied,
+        )
+
+    def _synchronizer(self, compression: Compression) -> Synchronizer:
+        return Synchronizer(
+            self.weights,
+            self.groups,
+            compression=compression,
+            wire=Wire(bytes_per_s=self.settings.link_bytes_per_s),
+            rank=self.number,
+            seed=self.settings.seed,
+        )
 
     def _places(self) -> list[Place]:
         """The stages of this rank."""
@@ -215,17 +240,3 @@ def _refuse_no_processes() -> None:
             "there is no process group: start one process for each rank (torchrun --nproc-per-node) "
             "and call torch.distributed.init_process_group first"
         )
-
-
-def _control_group(ranks: Sequence[Sequence[int]], *, own: int) -> dist.ProcessGroup | None:
-    """What a pipeline group agrees over, on the CPU; None where the default group serves."""
-    if len(ranks) == 1 and dist.get_backend() == "gloo":
-        return None
-    made: list[dist.ProcessGroup] = [dist.new_group(list(members), backend="gloo") for members in ranks]
-    return made[own]
-
-
-def _transfer_group(ranks: Sequence[Sequence[int]], *, own: int) -> dist.ProcessGroup:
-    """A communicator of the messages alone, beside those of the collectives."""
-    made: list[dist.ProcessGroup] = [dist.new_group(list(members), backend="nccl") for members in ranks]
-    return made[own]

@@ -137,6 +137,7 @@ def _train(
             compression=request.compression,
             sync_policy=request.sync_policy,
             buckets=request.buckets,
+            bucket_bytes=None,
             seed=request.seed,
             device=rank.device,
         ),

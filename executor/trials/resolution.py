@@ -9,7 +9,7 @@ from typing import Any
 
 from executor.errors import ConfigurationError
 from executor.trials.prepared_trial import PreparedTrial, configuration_of, prepare
-from executor.trials.trial_request import TrialRequest
+from executor.trials.trial_request import MOST_BUCKETS, TrialRequest
 from profiles import library
 from profiles.timings import Profile
 from tuner.enactment import Expectation, expect
@@ -32,7 +32,11 @@ def resolve(
     if is_factory and profile is None:
         return prepare(_read_factory(request)), None
     expected = _expect(request, cluster=cluster, profile=profile)
-    known = {"tied": expected.tied, "partition": request.partition or expected.stage_layers}
+    known = {
+        "tied": expected.tied,
+        "partition": request.partition or expected.stage_layers,
+        "buckets": _buckets(request, expected.gradient_bytes),
+    }
     prepared = prepare(request.model_copy(update=known))
     own_cut = request.partition not in {None, expected.stage_layers}
     return prepared, None if own_cut or request.precision == "float64" else expected
@@ -55,6 +59,11 @@ def _expect(request: TrialRequest, *, cluster: Any, profile: Profile | None) -> 
         "schedules": [schedule],
     }
     return expect(read_request(asked), configuration, library, profile=profile)
+
+
+def _buckets(request: TrialRequest, gradient_bytes: int) -> int:
+    """As many as leave none of the largest stage above the request's bucket_bytes."""
+    return max(request.buckets, min(MOST_BUCKETS, -(-gradient_bytes // request.bucket_bytes)))
 
 
 def _precision(request: TrialRequest) -> str:

@@ -17,6 +17,7 @@ MAX_LOCAL_RANKS = 64
 """Processes on one machine."""
 MAX_RANKS = 4096
 """Processes on a cluster."""
+MOST_BUCKETS = 1000
 
 Count = Annotated[int, Field(ge=1, le=10**6)]
 
@@ -52,7 +53,10 @@ class TrialRequest(_Closed):
     """Blocks of each stage; cut evenly unless given. What stands before and behind them goes to the ends."""
     recompute: Recompute = "none"
     sync_policy: SyncPolicy = "eager_opt"
-    buckets: Annotated[int, Field(ge=1, le=1000)] = 1
+    buckets: Annotated[int, Field(ge=1, le=MOST_BUCKETS)] = 1
+    """Collectives of each stage's gradients, at least."""
+    bucket_bytes: Annotated[int, Field(ge=1, le=2**40)] = 25 * 1024**2
+    """Largest of them: `buckets` becomes as many as the largest stage needs, where its size is known."""
     optimizer: Literal["sgd", "momentum", "adam", "adamw"] = "adam"
     optimizer_sharding: Literal["none", "replicas"] = "none"
     compression: Annotated[str, Field(max_length=50)] = "none"
