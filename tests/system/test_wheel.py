@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # packages are fetched, from wherever they are
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("profiles", "tuner", "executor", "api", "cli", "migrations")
@@ -42,6 +42,11 @@ class Installation:
         )
 
 
+def pip_for(python: Path) -> tuple[str, ...]:
+    """This environment's pip, at work in another one."""
+    return (sys.executable, "-m", "pip", "--python", str(python))
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Build the wheel and install it with the pinned base dependencies only."""
@@ -60,13 +65,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     )
     (wheel,) = folder.glob("chimera_tuner-*.whl")
     python = folder / "venv" / "bin" / "python"
-    _run(sys.executable, "-m", "venv", str(folder / "venv"), cwd=folder)
+    _run(sys.executable, "-m", "venv", "--without-pip", str(folder / "venv"), cwd=folder)
     _run(
-        str(python),
-        "-m",
-        "pip",
+        *pip_for(python),
         "install",
         "-qq",
+        "--no-compile",  # what is used is compiled then; most of Plotly never is
         "-c",
         str(ROOT / "constraints.txt"),
         str(wheel),
@@ -117,7 +121,7 @@ def test_the_wheel_holds_every_file_of_the_packages(installed: Installation) -> 
 
 def test_the_environment_has_no_torch(installed: Installation) -> None:
     """The base dependencies are enough for the service: torch is an extra."""
-    listing = _run(str(installed.python), "-m", "pip", "list", "--format", "json", cwd=installed.folder)
+    listing = _run(*pip_for(installed.python), "list", "--format", "json", cwd=installed.folder)
     names = {entry["name"].lower() for entry in json.loads(listing)}
     assert not names & {"torch", "transformers", "ray", "submitit", "pytest"}
 
