@@ -1,0 +1,65 @@
+"""Does the page of a study follow it while it goes on, and become its report?"""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+
+from api.identifiers import new_identifier
+from api.service import now
+from tests.api.life.pool import MEASURED, result_of
+from tests.system.site import Site
+from tests.system.test_browser import FLAGS
+from tuner.client import ServiceClient
+from tuner.messages import DeviceGroup, Done, WorkerInventory
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+@pytest.fixture
+def page(chromium: str) -> Iterator[Page]:
+    """A page of a browser, whose faults fail the test."""
+    faults: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
+        made = browser.new_page()
+        made.on("pageerror", lambda error: faults.append(str(error)))
+        made.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
+        yield made
+        browser.close()
+    assert faults == []
+
+
+def test_the_page_of_a_study_follows_it(
+    sqlite_site: Site, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a reload it tells state, trials and the fastest so far; at the end the report comes."""
+    monkeypatch.setenv("CHIMERA_REQUIRE_KEYS", "false")
+    site = sqlite_site
+    site.start_api()
+    devices = (DeviceGroup(accelerator="cpu", count=2, memory_bytes=10**9),)
+    inventory = WorkerInventory(id=new_identifier(now()), name="bench", version="0", devices=devices)
+    with ServiceClient(site.url, key=site.worker_key) as worker, site.client() as client:
+        assert worker.claim(inventory, wait_s=0) is None
+
+        def work() -> None:
+            job = worker.claim(inventory)
+            assert job
+            worker.finish(job, Done(result=result_of(job.model_dump(mode="json"))))
+
+        study = client.call("POST", "/v1/studies", body=MEASURED).json()
+        page.goto(site.url + study["links"]["page"], wait_until="domcontentloaded")
+        page.evaluate("window.kept = true")
+        expect(page.locator("h1")).to_have_text("Profiling")
+        expect(page.locator(".lede").first).to_contain_text("profile_model job")
+        for _ in range(3):
+            work()
+        expect(page.locator("h1")).to_have_text("Measuring", timeout=30_000)
+        expect(page.locator("#trials tbody tr")).to_have_count(2, timeout=30_000)
+        expect(page.locator(".metrics")).to_contain_text("110 ms")
+        assert page.evaluate("window.kept")
+        work()
+        work()
+        expect(page.locator("h1")).to_contain_text("data-parallel", timeout=30_000)
+        expect(page.locator("#trials tbody tr")).to_have_count(3)
+        expect(page.locator(".metrics")).to_contain_text("measured")
