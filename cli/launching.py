@@ -9,7 +9,7 @@ import click
 from cli.errors import InputError
 
 if TYPE_CHECKING:
-    from executor.launchers.launcher import Launcher
+    from executor.launchers.launcher import Launcher, Wanted
 
 _SLURM, _RAY = "Slurm: ", "Ray: "
 
@@ -73,7 +73,17 @@ _NAMES = {
 def take_launcher(asked: dict[str, Any]) -> Launcher:
     """The launcher that LAUNCHING chose, whose options are taken out of `asked`; raises InputError."""
     from executor.errors import ConfigurationError
-    from executor.launchers.launcher import Wanted, find_launcher
+    from executor.launchers.launcher import find_launcher
+
+    try:
+        return find_launcher(asked["launcher"], take_wanted(asked))
+    except ConfigurationError as error:
+        raise InputError(str(error)) from None
+
+
+def take_wanted(asked: dict[str, Any]) -> Wanted:
+    """What the options say of a cluster, taken out of `asked` all but the launcher's name."""
+    from executor.launchers.launcher import Wanted
 
     name, folder = asked["launcher"], asked.pop("shared_folder")
     found = {option: asked.pop(option) for option in _NAMES}
@@ -89,10 +99,7 @@ def take_launcher(asked: dict[str, Any]) -> Launcher:
         wanted["ray_strategy"] = "SPREAD"
     if name == "slurm" and folder:
         wanted["slurm_folder"] = folder
-    try:
-        return find_launcher(name, Wanted(**wanted))
-    except ConfigurationError as error:
-        raise InputError(str(error)) from None
+    return Wanted(**wanted)
 
 
 def _refuse_others(name: str, given: dict[str, Any]) -> None:

@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.errors import DONE, InputError, UnavailableError
+from cli.launching import LAUNCHING, take_wanted
+from cli.options import with_options
 
 if TYPE_CHECKING:
+    from executor.launchers.launcher import LauncherName, Wanted
     from executor.worker.worker import Worker
+    from tuner.messages import WorkerInventory
 
 EXAMPLE = "chimera worker --url http://127.0.0.1:8000 --once"
 
@@ -57,6 +61,11 @@ class Pools(click.ParamType[tuple[str, ...]]):
     help="Data sheet of the accelerators, where they do not tell it (`chimera list accelerators`).",
 )  # fmt: skip
 @click.option(
+    "--devices", type=click.IntRange(1, 1_000_000),
+    help="How many accelerators of a cluster its trials may use, with --launcher slurm or ray.",
+)  # fmt: skip
+@with_options(LAUNCHING)
+@click.option(
     "--poll", type=click.FloatRange(0, 30), default=5.0,
     help="Seconds a claim waits for a job, and an idle worker to leave.",
 )  # fmt: skip
@@ -92,7 +101,8 @@ def worker(*, as_json: bool, beside: int | None, **asked: Any) -> int:
         from executor.launchers.processes import die_with_parent
 
         die_with_parent(beside)
-    made = _make(**asked)
+    wanted = take_wanted(asked)
+    made = _make(wanted=wanted, **asked)
     try:
         _run(made)
     finally:
@@ -108,6 +118,9 @@ def _make(
     pools: tuple[str, ...],
     name: str | None,
     accelerator: str | None,
+    devices: int | None,
+    launcher: LauncherName,
+    wanted: Wanted,
     poll: float,
     once: bool,
     limit: float,
@@ -116,27 +129,58 @@ def _make(
     patience: float,
 ) -> Worker:
     from api.identifiers import new_identifier
-    from executor.errors import ConfigurationError
     from executor.worker.departure import Departure
-    from executor.worker.inventory import take_inventory
     from executor.worker.surroundings import Surroundings
     from executor.worker.worker import Habits, Worker
     from tuner.client import ServiceClient
 
     key, departure = _key(), Departure(drain_s=drain)
-    try:
-        inventory = take_inventory(
-            identifier=new_identifier(datetime.now(UTC)), name=name, pools=pools, accelerator=accelerator
-        )
-    except ConfigurationError as error:
-        raise InputError(str(error)) from None
+    identifier = new_identifier(datetime.now(UTC))
+    inventory = _inventory(
+        identifier, name=name, pools=pools, accelerator=accelerator, devices=devices, launcher=launcher
+    )
     return Worker(
         lambda pace: ServiceClient(url, key=key, patience_s=patience, pace=pace),
         inventory,
-        here=Surroundings(inventory.devices, budget_s=budget, limit_s=limit),
+        here=Surroundings(
+            inventory.devices, budget_s=budget, limit_s=limit, launcher=launcher, wanted=wanted
+        ),
         departure=departure,
         habits=Habits(poll_s=poll, once=once),
     )
+
+
+def _inventory(
+    identifier: str,
+    *,
+    name: str | None,
+    pools: tuple[str, ...],
+    accelerator: str | None,
+    devices: int | None,
+    launcher: LauncherName,
+) -> WorkerInventory:
+    """What this machine has, or what a cluster is said to have."""
+    from executor.errors import ConfigurationError
+    from executor.launchers.launcher import find_launcher
+    from executor.worker.inventory import offer_cluster, take_inventory
+
+    try:
+        if launcher == "local":
+            if devices is not None:
+                raise InputError(
+                    "--devices is for --launcher slurm or ray: a worker counts those of its machine"
+                )
+            return take_inventory(identifier=identifier, name=name, pools=pools, accelerator=accelerator)
+        find_launcher(launcher)
+        if accelerator is None or devices is None:
+            raise InputError(
+                f"with --launcher {launcher} say what the cluster has: --accelerator NAME and --devices COUNT"
+            )
+        return offer_cluster(
+            identifier=identifier, name=name, pools=pools, accelerator=accelerator, count=devices
+        )
+    except ConfigurationError as error:
+        raise InputError(str(error)) from None
 
 
 def _key() -> str:

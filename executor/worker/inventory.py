@@ -13,7 +13,7 @@ from pathlib import Path
 
 from executor.errors import ConfigurationError
 from profiles import library
-from tuner.messages import DeviceGroup, WorkerInventory
+from tuner.messages import DeviceGroup, JobKind, WorkerInventory
 
 _LOOK_S = 120.0
 """How long torch may take to start on a busy machine."""
@@ -35,6 +35,25 @@ def take_inventory(
         version=version("chimera-tuner"),
         pools=pools or ("default",),
         devices=(*_accelerators(accelerator), _processors()),
+        software={"python": platform.python_version()} | _software(),
+    )
+
+
+def offer_cluster(
+    *, identifier: str, accelerator: str, count: int, name: str | None = None, pools: tuple[str, ...] = ()
+) -> WorkerInventory:
+    """A worker for a cluster: it runs trials on `count` devices of a data sheet, none of this machine.
+
+    Raises DocumentError for a data sheet that does not exist.
+    """
+    sheet = library.load_accelerator(accelerator)
+    return WorkerInventory(
+        id=identifier,
+        name=(name or platform.node() or "worker")[:200],
+        version=version("chimera-tuner"),
+        kinds=(JobKind.TRIAL,),
+        pools=pools or ("default",),
+        devices=(DeviceGroup(accelerator=accelerator, count=count, memory_bytes=sheet.memory_bytes),),
         software={"python": platform.python_version()} | _software(),
     )
 

@@ -1,9 +1,10 @@
-"""What is a job given to work with on this machine? Its devices, and how long it may take."""
+"""What is a job given to work with? Devices of this machine or of a cluster, and how long it may take."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from executor.errors import ConfigurationError
+from executor.launchers.launcher import LauncherName, Wanted
 from tuner.messages import DeviceGroup
 
 
@@ -16,6 +17,9 @@ class Surroundings:
     """Longest time to repeat one layer at one size."""
     limit_s: float = 3600.0
     """Of any job."""
+    launcher: LauncherName = "local"
+    """Who starts the ranks of trials: this machine, or a cluster that has the devices."""
+    wanted: Wanted = field(default_factory=Wanted)
 
     def devices_for(self, accelerator: str | None, *, count: int) -> DeviceGroup:
         """The group to use: the one asked for, else accelerators before the processor where they suffice.
@@ -41,7 +45,7 @@ class Surroundings:
     def read(cls, document: dict[str, Any]) -> Self:
         """What `document` gave."""
         groups = tuple(DeviceGroup.model_validate(group) for group in document["devices"])
-        return cls(**(document | {"devices": groups}))
+        return cls(**(document | {"devices": groups, "wanted": Wanted.read(document["wanted"])}))
 
 
 def torch_device(group: DeviceGroup) -> str:

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import Any
 
 from executor.errors import ConfigurationError
+from executor.launchers.launcher import find_launcher
 from executor.launchers.outcome import Failure
 from executor.trials.compared_trace import compared_trace
 from executor.trials.resolution import resolve
@@ -35,16 +36,21 @@ def run_trial_job(asked: Trial, here: Surroundings, tell: Tell) -> Answer:
     """
     ranks = asked.configuration.width * asked.configuration.depth
     group = here.devices_for(asked.accelerator, count=ranks)
-    prepared, expected = resolve(_request(asked, group, limit_s=here.limit_s))
+    prepared, expected = resolve(_request(asked, group, here=here))
     tell({"doing": f"{prepared.configuration} in {ranks} processes"})
     # Elsewhere than on a CPU the cluster, and so the prediction, is for the service to know.
     on_cpu = group.accelerator == "cpu"
-    trial = run_trial(prepared, costs=expected.costs if expected and on_cpu else None)
+    trial = run_trial(
+        prepared,
+        costs=expected.costs if expected and on_cpu else None,
+        launcher=find_launcher(here.launcher, here.wanted),
+        tell=lambda text: tell({"doing": text}),
+    )
     _refuse_lost(trial)
     return Answer(_result(trial), tuple(filter(None, _attachments(trial, with_trace=asked.trace))))
 
 
-def _request(asked: Trial, group: DeviceGroup, *, limit_s: float) -> TrialRequest:
+def _request(asked: Trial, group: DeviceGroup, *, here: Surroundings) -> TrialRequest:
     """The options of `chimera run`; raises ConfigurationError for what it does not have."""
     _refuse_unknown(asked)
     chosen = asked.configuration.model_dump(mode="json")
@@ -69,7 +75,8 @@ def _request(asked: Trial, group: DeviceGroup, *, limit_s: float) -> TrialReques
             "warm_up": asked.warm_up,
             "seed": asked.seed,
             "memory_limit_bytes": asked.memory_limit_bytes,
-            "timeout_s": min(asked.timeout_s, limit_s),
+            "timeout_s": min(asked.timeout_s, here.limit_s),
+            "launcher": here.launcher,
             "device": torch_device(group),
         }
     )

@@ -24,6 +24,8 @@ def test_a_worker_without_a_key_says_how_to_make_one(chimera: Shell) -> None:
         (("--poll", "31"), "--poll"),
         (("--url", "service:8000"), "address"),
         (("--accelerator", "h1000"), "h1000"),
+        (("--devices", "8"), "--devices is for --launcher slurm or ray"),
+        (("--partition", "gpu"), "--partition is for --launcher slurm, and this is local"),
     ],
 )
 def test_wrong_options_are_refused(

@@ -17,9 +17,14 @@ from uuid import uuid4
 
 import pytest
 
+from executor.launchers.launcher import Wanted
+from executor.worker.job_process import Stop, do_job
 from tests.cli.command import Result, finish, start
 from tests.executor.launchers.remains import MARK, Remains
+from tests.executor.worker.factories import EMULATED as EMULATED_JOB
+from tests.executor.worker.factories import here, job_of
 from tests.system.slurm_site import GPUS, missing_programs, slurm_site
+from tuner.messages import Cancelled, Done, JobKind
 
 pytestmark = [
     pytest.mark.long,
@@ -160,3 +165,22 @@ def test_an_option_that_slurm_does_not_know_is_told_in_its_words(site: Site) -> 
     result = finish(site.start("--partition", "nowhere", depth=1), timeout=WAIT_S)
     assert result.code == 3
     assert "invalid partition" in told(result)["failure"]["message"].lower()
+
+
+def test_a_worker_runs_and_cancels_trials_under_slurm(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On devices that are Slurm's, not its own machine's."""
+    for name, value in (site.environment | {MARK: site.remains.mark}).items():
+        monkeypatch.setenv(name, value)
+    wanted = Wanted(gpus_per_rank=1, slurm_folder=str(site.shared))
+    surroundings = here(launcher="slurm", wanted=wanted)
+    done = do_job(job_of(JobKind.TRIAL, EMULATED_JOB), surroundings, watch=lambda: None, tell=lambda _: None)
+    assert isinstance(done.outcome, Done), done
+    assert done.outcome.result["status"] == "ok"
+
+    def watch() -> Stop | None:
+        begun = any("placed_rank" in command for command in site.remains.processes().values())
+        return Stop.CANCELLED if begun else None
+
+    long = EMULATED_JOB | {"iterations": 5000}
+    ending = do_job(job_of(JobKind.TRIAL, long), surroundings, watch=watch, tell=lambda _: None)
+    assert isinstance(ending.outcome, Cancelled)

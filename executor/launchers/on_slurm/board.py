@@ -8,6 +8,7 @@ document; a reader that meets one half-written keeps what it knew.
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,14 @@ class Board:
             *(f"{kind}-{rank}" for kind in ("said", "result") for rank in range(ranks)),
         ):
             self._write(name, {})
+
+    def sweep_others(self, silent_s: float) -> None:
+        """Remove folders beside this one whose keepers have been silent for so long, by the disk's clock."""
+        now_s = self._path(_PULSE).stat().st_mtime
+        for folder in self.folder.parent.glob("run-*"):
+            with suppress(OSError):
+                if now_s - Board(folder)._path(_PULSE).stat().st_mtime > silent_s:
+                    shutil.rmtree(folder, ignore_errors=True)
 
     def launch(self) -> str:
         """What the tasks run."""
@@ -67,10 +76,13 @@ class Board:
         """All that a place has said."""
         return self._read(f"said-{rank}") | self._read(f"result-{rank}")
 
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.json"
+
     def _write(self, name: str, document: Document) -> None:
-        (self.folder / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
+        self._path(name).write_text(json.dumps(document), encoding="utf-8")
 
     def _read(self, name: str) -> Document:
         with suppress(OSError, ValueError):
-            self._known[name] = json.loads((self.folder / f"{name}.json").read_bytes())
+            self._known[name] = json.loads(self._path(name).read_bytes())
         return self._known.get(name, {})

@@ -32,6 +32,8 @@ _TELL_S = 30.0
 _LEAVE_S = 15.0
 _CANCEL_S = 8.0
 _SILENCE_S = 120.0
+_FORGOTTEN_S = 900.0
+"""A keeper that has not shown itself for so long was killed; its tasks, if any, have ended by then."""
 
 
 def run(launch: Launch, wanted: Wanted, caller: Caller) -> Document:
@@ -57,6 +59,7 @@ def _board(launch: Launch, wanted: Wanted) -> Iterator[Board]:
         folder = Path(tempfile.mkdtemp(prefix="run-", dir=above.resolve()))
         board = Board(folder)
         board.prepare(launch.to_json(), launch.ranks)
+        board.sweep_others(_FORGOTTEN_S)
     except OSError as error:
         raise UnplacedError(
             Status.FAILED,
