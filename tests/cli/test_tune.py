@@ -1,6 +1,7 @@
 """Does `chimera tune` measure, plan, try, choose and keep what it measured?"""
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,9 @@ from profiles.measurement import Measurements
 from profiles.timings import Profile
 from tests.cli.command import Shell
 from tests.contract.names import schema
-from tests.tuner.factories import make_plan, make_request
-from tests.tuner.studies import make_trial
-from tuner.options import options_of
+from tests.tuner.factories import make_plan
+from tests.tuner.studies import grid, make_trial
+from tuner.plan import Plan
 from tuner.tuning import tuning
 
 TUNE = ("tune", "--model", "tiny-gpt", "--cluster", "local-cpu", "--devices", "2", "--mini-batch-size", "4")
@@ -142,7 +143,13 @@ def test_a_file_that_holds_something_else_is_not_overwritten(chimera: Shell, tmp
 )
 def test_the_exit_code_says_whether_something_was_measured(statuses: tuple[str, ...], code: int) -> None:
     """1 where nothing fits, 3 where nothing could be measured."""
-    options = options_of(make_request(), library)
+    options = grid()
     rows = [make_trial(option, status=status) for option, status in zip(options, statuses, strict=False)]
 
-    assert exit_code_of(Tuned(tuning(make_plan(), options, rows))) == code
+    assert exit_code_of(Tuned(tuning(the_plan(), options, rows))) == code
+
+
+@cache
+def the_plan() -> Plan:
+    """One that has a choice."""
+    return make_plan()
