@@ -17,6 +17,9 @@ from tuner.schedules.generators import find_recipe, program_of
 from tuner.schedules.program import Program
 from tuner.schedules.validation import validate
 
+MAX_PASSAGES = 200_000
+"""Forwards in a program that is run."""
+
 
 @dataclass(frozen=True)
 class PreparedTrial:
@@ -55,12 +58,13 @@ def prepare(request: TrialRequest) -> PreparedTrial:
             tied=len(request.tied),
             sharded=request.optimizer_sharding != "none",
         )
+    iterations = 1 if recipe.synchronous else request.warm_up + request.iterations
+    _refuse_huge(request, iterations)
     _refuse_chunks(request)
     _refuse_odd_halves(request)
     configuration = configuration_of(request)
     compression = read_compression(request.compression)
     refuse_compression(compression, configuration, sharding=request.optimizer_sharding)
-    iterations = 1 if recipe.synchronous else request.warm_up + request.iterations
     generated = program_of(configuration, iterations=iterations)
     validate(generated)
     ordered = request.device == "cuda"
@@ -89,6 +93,18 @@ def configuration_of(request: TrialRequest) -> Configuration:
         pipe_pairs=request.pipe_pairs,
         chunks=request.chunks or find_recipe(request.schedule).chunks,
     )
+
+
+def _refuse_huge(request: TrialRequest, iterations: int) -> None:
+    """Before a program is made, which takes its time."""
+    stages = request.depth * (request.chunks or find_recipe(request.schedule).chunks)
+    passages = stages * request.micro_batches * iterations
+    if passages > MAX_PASSAGES:
+        together = f" x {iterations:,} iterations" if iterations > 1 else ""
+        raise ConfigurationError(
+            f"{stages:,} stages x {request.micro_batches:,} micro-batches{together} are {passages:,} forwards "
+            f"in one program; {MAX_PASSAGES:,} is the most: take fewer, larger micro-batches"
+        )
 
 
 def _refuse_chunks(request: TrialRequest) -> None:

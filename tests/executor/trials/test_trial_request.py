@@ -57,6 +57,14 @@ def test_a_schedule_that_cannot_run_that_way_is_refused(options: dict[str, Any],
         prepare(read_trial(asked(**options)))
 
 
+def test_a_program_that_is_too_long_is_refused_before_it_is_made() -> None:
+    """With what it would have; an asynchronous schedule has all iterations in one."""
+    with pytest.raises(ConfigurationError, match=r"2 stages x 100,001 micro-batches are 200,002 forwards"):
+        prepare(read_trial(asked(micro_batches=100_001)))
+    with pytest.raises(ConfigurationError, match=r"x 10,002 iterations"):
+        prepare(read_trial(asked(schedule="pipedream", micro_batches=20, iterations=10_000)))
+
+
 def test_halving_needs_an_even_micro_batch() -> None:
     """Emulated messages have no samples."""
     halving = {"schedule": "chimera", "scaling": "halving", "micro_batch_size": 3}
