@@ -55,17 +55,10 @@ def test_a_service_on_a_free_port_says_where_it_is_and_plans(tmp_path: Path) -> 
             assert report.status_code == 200
 
 
-def test_the_address_is_a_json_document_for_programs(tmp_path: Path) -> None:
-    """One document on stdout; the log is on stderr."""
-    with serving(tmp_path, "--port", "0", "--json") as (url, line):
-        document = json.loads(line)
-        assert url == f"http://127.0.0.1:{document['port']}"
-        assert httpx.get(f"{url}/healthz", trust_env=False, timeout=60).status_code == 200
-
-
 def test_studies_outlive_the_service(tmp_path: Path) -> None:
-    """What was posted to one process is there in the next."""
-    with serving(tmp_path, "--port", "0", "--json") as (url, _):
+    """What was posted to one process is there in the next; each told programs its address as one document."""
+    with serving(tmp_path, "--port", "0", "--json") as (url, line):
+        assert url == f"http://127.0.0.1:{json.loads(line)['port']}"
         created = httpx.post(f"{url}/v1/studies", json=STUDY, trust_env=False, timeout=60).json()
     with serving(tmp_path, "--port", "0", "--json") as (url, _):
         found = httpx.get(f"{url}/v1/studies/{created['id']}", trust_env=False, timeout=60)
