@@ -101,9 +101,10 @@ def _refuse_huge(request: TrialRequest, iterations: int) -> None:
     passages = stages * request.micro_batches * iterations
     if passages > MAX_PASSAGES:
         together = f" x {iterations:,} iterations" if iterations > 1 else ""
+        asked = f"{stages:,} stages x {request.micro_batches:,} micro-batches{together}"
         raise ConfigurationError(
-            f"{stages:,} stages x {request.micro_batches:,} micro-batches{together} are {passages:,} forwards "
-            f"in one program; {MAX_PASSAGES:,} is the most: take fewer, larger micro-batches"
+            f"{asked} are {passages:,} forwards in one program; {MAX_PASSAGES:,} is the most: take fewer, "
+            "larger micro-batches"
         )
 
 
