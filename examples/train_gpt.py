@@ -128,6 +128,7 @@ def settings(asked: argparse.Namespace) -> Settings:
         precision=asked.precision,
         gradient_precision=asked.gradient_precision,
         optimizer_sharding=asked.optimizer_sharding,
+        compression=asked.compression,
         clip_norm=1.0,
         device=f"cuda:{os.environ['LOCAL_RANK']}" if on_cuda else "cpu",
     )
@@ -149,6 +150,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--gradient-precision", default="float32")
     parser.add_argument("--optimizer-sharding", default="none")
+    parser.add_argument("--compression", default="none", help="of gradients: fp16, topk:0.01, qsgd, ...")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--steps", type=int, default=200, help="train up to this step")
     parser.add_argument("--save", help="write a checkpoint at the end")

@@ -45,6 +45,16 @@ def test_the_charts_hold_every_layout_and_every_byte() -> None:
         assert total == pytest.approx(rank.total_bytes / 1e9)
 
 
+def test_the_compressions_that_were_allowed_stand_in_the_report() -> None:
+    """With what the choice risks, and why one is out of the question."""
+    plan = make(compression="topk,qsgd,fp16", optimizer_sharding="replicas")
+    page = render_report(plan, standalone=False)
+    assert plan.compression is not None
+    assert plan.compression.summary[1:] in page
+    assert "codes of qsgd do not add" in page
+    assert "Compression of gradients" not in render_report(make(), standalone=False)
+
+
 def test_every_part_of_the_memory_has_a_name() -> None:
     """A part that the plan adds cannot be forgotten here."""
     fields = {name.removesuffix("_bytes") for name in RankMemory.model_fields if name.endswith("_bytes")}
