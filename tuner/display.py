@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -44,11 +44,17 @@ def score_html(score: Score) -> str:
     """The errors, and the rows with their signs."""
     share = "none" if score.mape is None else f"{score.mape:.1%}"
     rows = (
-        (str(row.model), f"{row.predicted:.4g}", f"{row.measured:.4g}", f"{row.error:+.1%}")
+        (
+            str(row.model),
+            _configured(row.configuration),
+            f"{row.predicted:.4g}",
+            f"{row.measured:.4g}",
+            f"{row.error:+.1%}",
+        )
         for row in score.rows[: 4 * _SHOWN]
     )
     told = f"<p>{score.count:,} measurements, mean absolute error <b>{share}</b>.</p>"
-    return told + _table(("model", "predicted", "measured", "error"), rows)
+    return told + _table(("model", "configuration", "predicted", "measured", "error"), rows)
 
 
 def simulation_html(answer: SimulationAnswer, timeline: Timeline) -> str:
@@ -61,6 +67,12 @@ def simulation_html(answer: SimulationAnswer, timeline: Timeline) -> str:
     if answer.depth > _MOST_RANKS or answer.operations > _MOST_OPERATIONS:
         return told
     return told + _svg([compute_lane(timeline, rank) for rank in range(answer.depth)], timeline.makespan_s)
+
+
+def _configured(configuration: Mapping[str, str | int]) -> str:
+    names = {"width": "W", "depth": "D", "micro_batch_size": "B"}
+    sizes = [f"{sign}={configuration[name]}" for name, sign in names.items() if name in configuration]
+    return " ".join([str(configuration.get("schedule", "")), *sizes])
 
 
 def _candidate(candidate: Candidate) -> tuple[str, ...]:

@@ -168,6 +168,19 @@ def test_the_key_goes_along_and_is_not_shown(
     assert script.asked[0][1]["Authorization"] == "Bearer correct-horse"
 
 
+def test_a_proxy_of_the_environment_is_used(
+    chimera: Shell, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For what is not this host; a service here is asked directly."""
+    monkeypatch.setenv("HTTP_PROXY", script.url)
+    monkeypatch.setenv("http_proxy", script.url)
+    script.answers = [(200, {"Content-Type": "text/plain"}, b"export CHIMERA_WIDTH=8\n")]
+    result = chimera("export", "0" * 26, "env", "--url", "http://chimera.invalid:8000")
+    assert (result.code, result.out) == (0, "export CHIMERA_WIDTH=8\n")
+    assert script.asked[0][0] == f"http://chimera.invalid:8000/v1/studies/{'0' * 26}/export/env"
+    assert chimera("watch", "latest").code in {0, 1}
+
+
 def test_what_is_no_service_is_told_from_one(chimera: Shell, script: Script) -> None:
     """A page of something else is no answer."""
     script.answers = [(200, {}, b"<html>")]
