@@ -1,7 +1,10 @@
 """Is a gang of ranks, each in a place that shares nothing with the others, run and judged as one?"""
 
+import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,8 +29,10 @@ BODIES = "tests.executor.launchers.bodies:"
 class PlacesHere:
     """Places of a cluster whose only node is this machine."""
 
-    def __init__(self, launch: Launch, *, taken: int | None = None) -> None:
-        self._places = [
+    def __init__(
+        self, launch: Launch, places: Sequence[PlaceProcess] = (), *, taken: int | None = None
+    ) -> None:
+        self._places = list(places) or [
             PlaceProcess(launch.to_json(), rank, address="127.0.0.1") for rank in range(launch.ranks)
         ]
         self._taken = taken
@@ -189,3 +194,16 @@ def test_what_is_missing_is_told_in_numbers() -> None:
     )
     assert told.endswith("c is drained); missing now: 1")
     assert tell_room(nodes, ranks=9, wanted=wanted).endswith("missing even when all are idle: 1")
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give processes another clock")
+@pytest.mark.parametrize("schedule", ["dapple", "pipedream"])
+def test_a_trial_over_machines_with_clocks_of_their_own_is_timed(schedule: str) -> None:
+    """Sleeps and messages take what was predicted, though one clock is days ahead."""
+    command = [sys.executable, "-P", "-m", "tests.executor.launchers.two_machines", schedule]
+    told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=200).stdout)
+    assert told["status"] == "ok", told
+    assert (told["hosts"][1], told["shared"]) == ("another", [False, False])
+    assert told["predicted_iteration_s"] <= told["measured_iteration_s"]["median"] < 60
+    assert 0 < told["timeline_s"] < 60
