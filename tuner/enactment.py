@@ -143,5 +143,6 @@ def _evaluate(evaluator: Evaluator, configuration: Configuration) -> Evaluated:
         raise RequestError(
             f"{configuration} is no configuration of {blocks} blocks and a mini-batch of "
             f"{asked.mini_batch_size:,}"
+            + (f": its {configuration.stages} stages need one each" if configuration.stages > blocks else "")
         )
     return evaluated
