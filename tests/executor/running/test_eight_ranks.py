@@ -30,7 +30,7 @@ def eight() -> Iterator[Ranks]:
 
 def test_four_stages_in_two_groups_learn_as_one_process(eight: Ranks) -> None:
     """Clipped by the norm of the whole model, tied, sharded; replicas counted once."""
-    names = ("chimera", "dapple", "zb_h1", "gems", "chimera_split", "gpipe")
+    names = ("chimera", "dapple", "zb_h1")
     clipped = Settings(clip_norm=0.1)
     sharded = Settings(clip_norm=0.1, optimizer_sharding="replicas", buckets=2, rank_order="data_major")
     cases = [Case(layout(name, 2, 4, 8), clipped, optimizer=adam) for name in names]
@@ -42,7 +42,7 @@ def test_four_stages_in_two_groups_learn_as_one_process(eight: Ranks) -> None:
 
 def test_eight_stages_learn_as_one_process(eight: Ranks) -> None:
     """A layer in each; as many micro-batches, fewer, and more."""
-    names = ("chimera", "dapple", "zb_h1", "gpipe", "gems", "chimera_split")
+    names = ("chimera", "dapple", "zb_h1", "gems")
     cases = [Case(layout(name, 1, 8, n)) for name in names for n in (2, 8, 9)]
     check(eight, [*cases, Case(layout("chimera", 1, 8, 16, pipe_pairs=4), optimizer=adam)])
 
