@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from executor.compression import low_rank, quantization, sparse, two_means
+from executor.compression.feedback import Feedback, Unit
 from tuner.compression import Compression, read_compression
 
 GENERATOR = torch.Generator().manual_seed(1)
@@ -169,6 +170,19 @@ def test_what_is_not_finite_arrives_as_such(gradient: Tensor) -> None:
     own = two_means.means(gradient)
     assert bool(own.isnan().all())
     assert bool(low_rank.orthonormal(low_rank.as_matrix(gradient)).isnan().all())
+
+
+def test_a_residual_has_no_loss_scale() -> None:
+    """It is added with the scale of the next gradient, and stays as it was where a step is skipped."""
+    feedback, unit = Feedback(), Unit((0, 0), 2, torch.zeros(3), 0, 2)
+    feedback.corrected(unit, torch.ones(3), length=5, scale=4.0)
+    feedback.owe(unit, torch.tensor([4.0, 8.0, 12.0]), scale=4.0)
+    feedback.settle(stepped=True)
+    assert feedback.residuals[0, 0].tolist() == [0, 0, 1, 2, 3]
+    assert feedback.corrected(unit, torch.ones(3), length=5, scale=2.0).tolist() == [3, 5, 7]
+    feedback.owe(unit, torch.ones(3), scale=2.0)
+    feedback.settle(stepped=False)
+    assert feedback.residuals[0, 0].tolist() == [0, 0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("text", ["qsgd", "topk", "topk:0.3", "gaussiank:0.2"])

@@ -17,9 +17,11 @@ from executor.running.training import Training
 from executor.weights import checkpoint
 from tests.executor.equivalence import mini_batches, net, sgd
 from tests.executor.processes import Ranks
+from tests.executor.running.layouts import layout
 from tuner.compression import NAMES, read_compression
 from tuner.configuration import Configuration
 from tuner.errors import TunerError
+from tuner.schedules.generators import RECIPES
 
 CHIMERA = Configuration("chimera", width=2, depth=2, micro_batch_size=12, micro_batches=4)
 REPLICAS = Configuration("gpipe", width=4, depth=1, micro_batch_size=12, micro_batches=2)
@@ -74,6 +76,27 @@ def test_every_compression_trains_a_pipeline(four: Ranks, configuration: Configu
             assert (apart > 0) == (text == "a2sgd"), text
             if text in {"fp16", "bf16", "topk:1"}:
                 assert losses == pytest.approx(plain[0][0], rel=1e-3)
+
+
+SCHEMES = [layout(name, 2, 2, 4) for name in sorted(RECIPES) if RECIPES[name].synchronous]
+PAIRS = Configuration("chimera", 1, 4, 1, 4, pipe_pairs=2)
+"""Four replicas of every stage, each on a rank of its own."""
+
+
+def compressed(rank: int, world_size: int, configurations: list[Configuration]) -> list[float]:
+    """How far the losses with all gradients sent as indices and values are from those without compression."""
+    found = []
+    for configuration in configurations:
+        plain, sparse = (trained(rank, world_size, configuration, text, {}) for text in ("none", "topk:1"))
+        found.append(max(abs(one - other) for one, other in zip(plain[0], sparse[0], strict=True)))
+        found[-1] += float(plain[1] != plain[2]) + float(sparse[1] != sparse[2])
+    return found
+
+
+def test_every_synchronous_scheme_sums_what_was_sent(four: Ranks) -> None:
+    """Over all replicas of a stage, of which Chimera has 2f for each pipeline group."""
+    for apart in four.run(compressed, [*SCHEMES, PAIRS]):
+        assert max(apart) < 1e-6
 
 
 def test_sharded_optimizers_take_casts(four: Ranks) -> None:

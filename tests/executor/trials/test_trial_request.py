@@ -10,9 +10,10 @@ from executor.trials.prepared_trial import prepare
 from executor.trials.rank_result import RankResult, on_one_clock
 from executor.trials.trial import iteration_spans, periods
 from executor.trials.trial_request import read_trial
-from tuner.errors import ScheduleError
+from tuner.errors import ScheduleError, TunerError
 from tuner.simulation import simulate
 
+TINY = {"emulate": None, "model": "tiny-gpt"}
 EMULATE = {"forward_s": 0.01, "backward_s": 0.02}
 
 
@@ -63,6 +64,21 @@ def test_a_program_that_is_too_long_is_refused_before_it_is_made() -> None:
         prepare(read_trial(asked(micro_batches=100_001)))
     with pytest.raises(ConfigurationError, match=r"x 10,002 iterations"):
         prepare(read_trial(asked(schedule="pipedream", micro_batches=20, iterations=10_000)))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"compression": "topk"}, "an emulated run has none"),
+        ({"compression": "topk", **TINY, "check": True}, "differs by design"),
+        ({"compression": "zip", **TINY}, "not modelled"),
+        ({"compression": "topk", **TINY, "schedule": "pipedream"}, "synchronous"),
+    ],
+)
+def test_a_compression_that_cannot_be_had_is_refused(options: dict[str, Any], words: str) -> None:
+    """Before anything is launched."""
+    with pytest.raises((ConfigurationError, TunerError), match=words):
+        prepare(read_trial(asked(**options)))
 
 
 def test_halving_needs_an_even_micro_batch() -> None:
