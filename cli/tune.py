@@ -94,7 +94,8 @@ def tune(*, as_json: bool, **asked: Any) -> int:
     if as_json:
         from profiles.document import canonical_json
 
-        click.echo(canonical_json(tuned.document.model_dump(mode="json")))
+        told = tuned.document.model_dump(mode="json") | {"search_s": tuned.search_s}
+        click.echo(canonical_json(told))
     else:
         from cli.tuned import describe
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -38,6 +39,8 @@ class Tuned:
     """What a tuning gave."""
 
     document: Tuning
+    search_s: float
+    """Of the last plan, as `chimera plan` tells it."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +69,14 @@ def tune(asked: dict[str, Any]) -> Tuned:
     _save(subject, files)
     study = _plan(subject)
     session, fastest = _try(study, asked, launcher=launcher, output=files["output"])
+    start_s = perf_counter()
     document = _document(study, session)
+    search_s = perf_counter() - start_s
     if files["report"]:
         _write_report(study, document, files["report"], fastest=fastest)
     if files["export_optuna"]:
         _write_journal(study, session, files["export_optuna"])
-    return Tuned(document)
+    return Tuned(document, search_s)
 
 
 def _check(files: dict[str, Path | None]) -> None:
