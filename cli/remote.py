@@ -88,7 +88,8 @@ def describe_study(study: Study, *, url: str) -> Iterator[str]:
         yield ""
     ended = {"done": "is answered", "failed": f"failed: {study.get('error')}", "cancelled": "was cancelled"}
     waits = f" and waits for {study['waiting_for']}" if study.get("waiting_for") else ""
-    yield f"Study {study['id']} {ended.get(study['status'], study['status'] + waits)}."
+    stands = ended.get(study["status"], f"is {study['status']}{waits}")
+    yield f"Study {study['id']} {stands.rstrip('.')}."
     if page:
         yield f"Report: {urljoin(url + '/', page)}"
     if study["status"] not in ended:
