@@ -12,7 +12,7 @@ from api.questions import Question, accelerator_of, question_of
 from api.queue import NewJob
 from api.service import Service
 from api.study_events import move
-from api.study_trials import add_trial, as_row, end_trials, read_trials
+from api.study_trials import add_trial, as_row, end_trials, has_ended, read_trials
 from api.tables import Study, StudyStatus
 from api.timelines import as_calibrated
 from api.turns import Turn, held
@@ -26,7 +26,7 @@ from tuner.messages import JobKind
 from tuner.options import options_of
 from tuner.plan import Plan
 from tuner.refine_request import RefineRequest
-from tuner.refinement import Budget, Proposal, refine
+from tuner.refinement import Budget, Decision, Proposal, refine
 from tuner.request import InlineModel, PlanRequest
 from tuner.trials import Option, measured
 from tuner.trials import Trial as Row
@@ -43,42 +43,54 @@ _REMEMBERED = 16
 def measure(service: Service, turn: Turn) -> bool:
     """Write down what came back, then try what may still win; False, for there is to wait, or all is done."""
     now = service.clock()
-    with held(service, turn) as (session, study):
-        trials = read_trials(session, study.id)
-        end_trials(session, study, trials, now=now)
-        rows = [as_row(trial) for trial in trials]
+    news = _collect(service, turn)
+    with service.database.reading() as session:
+        study = session.get_one(Study, turn.study_id)
+        rows = [as_row(trial) for trial in read_trials(session, study.id)]
         question, asked = question_of(session, study), RefineRequest.model_validate(study.refine)
         model = _model(session, question)
         present = workers.connected(session, now=now)
     options = options_for(question)
     template = _template(study, question, options, pool=asked.pool)
     able = sum(workers.fits(template, worker) for worker in present)
-    running = sum(not row.ended for row in rows)
-    free = max(1, able) - running
-    budget = Budget(asked.trials, asked.device_seconds)
-    decision = (
-        refine(options, rows, seed=asked.seed, budget=budget, count=free, sampling=_SAMPLING)
-        if free > 0
-        else None
-    )
-    made = [
-        (proposal, _payload(model, question, proposal))
-        for proposal in (decision.proposals if decision else ())
-    ]
-    stop = decision.stop if decision and not running and not made else None
-    plan = _corrected(question, rows) if stop and measured(rows) else None
+    decision = _decide(options, rows, asked, able=able)
+    made = [(proposal, _payload(model, question, proposal)) for proposal in decision.proposals]
+    plan = _corrected(question, rows) if decision.stop and measured(rows) else None
+    if not (news or made or decision.stop):
+        return False
     with held(service, turn) as (session, study):
         trials = read_trials(session, study.id)
-        study.outcome = outcomes.outcome(options, trials, before=study.outcome, stop=stop)
+        study.outcome = outcomes.outcome(options, trials, before=study.outcome, stop=decision.stop)
         study.updated_at = now
         if plan is not None:
             studies.keep_plan(study, plan)
         for proposal, payload in made:
             job = _job(template, proposal, payload)
             add_trial(session, study, job, why=outcomes.proposal(proposal), now=now)
-        if stop is not None:
+        if decision.stop is not None:
             move(session, study, StudyStatus.DONE, now=now)
     return False
+
+
+def _collect(service: Service, turn: Turn) -> bool:
+    """Write down what came of jobs that have ended; whether there were any."""
+    with service.database.reading() as session:
+        news = has_ended(session, read_trials(session, turn.study_id))
+    if news:
+        with held(service, turn) as (session, study):
+            end_trials(session, study, read_trials(session, study.id), now=service.clock())
+    return news
+
+
+def _decide(options: tuple[Option, ...], rows: list[Row], asked: RefineRequest, *, able: int) -> Decision:
+    """What to try now, as many trials at once as workers are able to run one; no end while one runs."""
+    running = sum(not row.ended for row in rows)
+    free = max(1, able) - running
+    if free <= 0:
+        return Decision(waiting_for=running)
+    budget = Budget(asked.trials, asked.device_seconds)
+    decided = refine(options, rows, seed=asked.seed, budget=budget, count=free, sampling=_SAMPLING)
+    return replace(decided, stop=None) if running else decided
 
 
 def _corrected(question: Question, rows: list[Row]) -> Plan:

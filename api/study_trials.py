@@ -64,8 +64,13 @@ def add_trial(
     return trial
 
 
-def end_trials(session: Session, study: Study, trials: list[StudyTrial], *, now: datetime) -> int:
-    """Write down what came of the jobs that have ended meanwhile; returns how many."""
+def has_ended(session: Session, trials: list[StudyTrial]) -> bool:
+    """Whether a job ended whose trial does not know it yet."""
+    return any(row.status in FINAL_STATUSES for row in jobs_of(session, trials).values())
+
+
+def end_trials(session: Session, study: Study, trials: list[StudyTrial], *, now: datetime) -> None:
+    """Write down what came of the jobs that have ended meanwhile."""
     jobs = jobs_of(session, trials)
     ended = [trial for trial in trials if (row := jobs.get(trial.job_id)) and row.status in FINAL_STATUSES]
     for trial in ended:
@@ -79,7 +84,6 @@ def end_trials(session: Session, study: Study, trials: list[StudyTrial], *, now:
             trial.status, trial.result = TrialStatus.FAILED, {"message": told or "nobody said why"}
         session.flush()
         note(session, study, "trial", data=entry(trial), now=now)
-    return len(ended)
 
 
 def as_row(trial: StudyTrial) -> Trial:
