@@ -196,3 +196,21 @@ def test_a_code_is_as_long_as_the_model_says(gradient: Tensor, text: str) -> Non
         count = int(how.kept(len(gradient)))
         code = sparse.encode(gradient, sparse.select_beyond_quantile(gradient, count), count)
     assert code.nbytes == how.volume_bytes(len(gradient))
+
+
+@pytest.mark.gpu
+def test_codes_on_a_device_are_those_of_the_cpu() -> None:
+    """Other ways lead to the same bits there: positions, packing and partitions."""
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    gradient = GRADIENTS["random"]
+    count = 50
+    there = sparse.select_largest(gradient.cuda(), count)
+    assert set(there.tolist()) == set(sparse.select_largest(gradient, count).tolist())
+    code = quantization.encode(gradient.cuda(), torch.Generator("cuda").manual_seed(0))
+    totals = torch.zeros_like(gradient), torch.zeros_like(gradient).cuda()
+    for total in totals:
+        quantization.add_decoded(total, code.to(total.device))
+    assert torch.allclose(totals[0], totals[1].cpu())
+    assert float((totals[0] - gradient).abs().max()) <= float(gradient.norm()) / 31 * 1.0001
+    assert torch.allclose(two_means.means(gradient.cuda()).cpu(), two_means.means(gradient), atol=1e-6)
