@@ -95,6 +95,7 @@ def score(
         profiles=known,
         capacity_bytes=_bytes(capacity_gb),
     )
+    _require_rows(found)
     if report:
         _write_report(found, report)
     if as_json:
@@ -131,6 +132,12 @@ def _calibration(
     if not calibrate_on:
         return None
     return calibrate([read_measurements(name) for name in calibrate_on], shelf, profiles=profiles)
+
+
+def _require_rows(found: Score) -> None:
+    """Raise InputError where there are measurements and nothing can be said of any of them."""
+    if found.skipped and not (found.count or found.asynchronous.count or found.oom_count):
+        raise InputError(f"none of the measurements can be predicted: {found.skipped[0]}")
 
 
 def _bytes(capacity_gb: float | None) -> float | None:

@@ -14,7 +14,8 @@ def describe(score: Score, calibration: Calibration | None) -> Iterator[str]:
     """Lines for a terminal."""
     yield from _headline(score)
     yield ""
-    yield from _errors(score)
+    if score.rows or score.asynchronous.rows:
+        yield from _errors(score)
     if score.rows:
         yield ""
         yield from _worst(score.rows)

@@ -15,6 +15,7 @@ CoefficientName = Literal[
     "message_factor",
     "collective_factor",
     "ring_step_s",
+    "stopped_collective_factor",
 ]
 """Fields of a cluster's software."""
 

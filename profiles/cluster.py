@@ -101,6 +101,10 @@ class Software(Part):
     """Time for each byte of a message over the link's; None is 1."""
     collective_factor: Annotated[float, Field(ge=0, le=1_000)] | None = None
     """Time for each byte of a collective over the link's; None is 1."""
+    stopped_collective_factor: Annotated[float, Field(ge=0, le=1_000)] | None = None
+    """Where ranks stop for collectives, added to `collective_factor` for every doubling of the replicas."""
+    all_reduce: Literal["ring", "recursive_doubling"] = "ring"
+    """How often an all-reduce over r replicas moves its bytes: 2·(r − 1)/r times, or log2(r) times."""
     ring_step_s: Seconds | None = None
     """Added for each of the 2·(r − 1) steps of a ring of r replicas where ranks stop for their collectives;
     schedules that start them while they compute hide the steps."""

@@ -74,6 +74,18 @@ class Measurement(Part):
             raise ValueError("status is ok but there is neither a time nor a memory figure")
         return self
 
+    @model_validator(mode="after")
+    def _one_time(self) -> Self:
+        if self.iteration_s is None or self.throughput_samples_per_s is None:
+            return self
+        told_s = self.configuration.mini_batch_size / self.throughput_samples_per_s
+        if not 0.98 < told_s / self.iteration_s < 1.02:
+            raise ValueError(
+                f"iteration_s {self.iteration_s:g} and throughput_samples_per_s "
+                f"{self.throughput_samples_per_s:g}, or {told_s:g} s an iteration, differ: leave one out"
+            )
+        return self
+
 
 class Measurements(Document):
     """A set of measurements with its source."""

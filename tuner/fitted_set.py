@@ -8,6 +8,7 @@ import numpy as np
 
 from profiles.calibration import CalibrationSet, Coefficient
 from tuner.coefficients import NAMES, array_of
+from tuner.errors import CalibrationError
 from tuner.identification import PRIORITY, WITHOUT_FLUSH, Identified, identify
 from tuner.robust_fit import Lines, RobustFit, slopes_at, soft_weights
 from tuner.schedules.scheme import Floats
@@ -153,8 +154,17 @@ def document_of(
 
 
 def coefficients_of(chosen: CalibrationSet) -> Floats:
-    """The coefficients of a set, in the order of NAMES."""
-    return array_of({each.name: each.value for each in chosen.coefficients})
+    """The coefficients of a set, in the order of NAMES; raises CalibrationError where they are others."""
+    values: dict[str, float] = {each.name: each.value for each in chosen.coefficients}
+    missing, unknown = set(NAMES) - values.keys(), values.keys() - set(NAMES)
+    if missing or unknown or len(values) < len(chosen.coefficients):
+        told = [f"lacks {', '.join(sorted(missing))}"] if missing else []
+        told += [f"has {', '.join(sorted(unknown))}, which is not fitted any more"] if unknown else []
+        raise CalibrationError(
+            f"the calibration of {chosen.cluster} {' and '.join(told) or 'has a coefficient twice'}: fit it "
+            "again with `chimera score FILE --calibrate-on FILE --save-calibration calibration.json`"
+        )
+    return array_of(values)
 
 
 def deviation(chosen: CalibrationSet, slopes: Floats) -> float:

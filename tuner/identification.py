@@ -20,7 +20,7 @@ PRIORITY: tuple[CoefficientName, ...] = (
     "message_latency_s",
     "message_factor",
     "iteration_overhead_s",
-    "ring_step_s",
+    "stopped_collective_factor",
     "traffic_factor",
 )
 """Of coefficients that cannot be told apart, the first is fitted."""
@@ -66,13 +66,18 @@ def identify(slopes: Floats, among: Sequence[CoefficientName] = PRIORITY) -> Ide
         if float(np.abs(column).max(initial=0.0)) <= _NOTHING:
             reasons[position] = "none of the measurements depends on it"
         elif len(told) >= most:
-            reasons[position] = f"{rows} measurements are enough for {most} coefficients, not for more"
+            reasons[position] = _too_few(rows, most)
         elif own_share(column, slopes[:, told]) < LEAST_OWN_SHARE:
             alike = NAMES[told[_most_alike(column, slopes[:, told])]]
             reasons[position] = f"it cannot be told from {alike}: over these measurements both act alike"
         else:
             told.append(position)
     return Identified(tuple(sorted(told)), reasons)
+
+
+def _too_few(rows: int, most: int) -> str:
+    measured = "1 measurement is" if rows == 1 else f"{rows} measurements are"
+    return f"{measured} enough for {most} coefficient{'s' if most > 1 else ''}, not for more"
 
 
 def own_share(column: Floats, others: Floats) -> float:

@@ -15,9 +15,8 @@ from pydantic import BaseModel, ConfigDict
 from profiles.cluster import ClusterProfile
 from profiles.measurement import Measurement
 from profiles.timings import Profile
-from tuner.errors import RequestError
 from tuner.inputs import Library
-from tuner.replay import model_name, replay
+from tuner.replay import UNPREDICTABLE, model_name, replay
 from tuner.schedules.scheme import Floats
 
 NEAR_CAPACITY = 0.06
@@ -143,11 +142,21 @@ def compare_memory(
     capacity_bytes: float | None = None,
     profiles: Sequence[Profile] = (),
 ) -> ComparedMemory:
-    """A measurement beside its prediction, decided at `capacity_bytes` or else at all that the device has."""
+    """A measurement beside its prediction, decided at `capacity_bytes` or else where its device runs out."""
     predicted = predict_memory(measurement, library, cluster=cluster, profiles=profiles)
-    capacity = predicted.capacity_bytes if capacity_bytes is None else capacity_bytes
+    capacity = runs_out_at(predicted.capacity_bytes) if capacity_bytes is None else capacity_bytes
     verdict = judge(measurement, predicted, capacity_bytes=capacity)
     return ComparedMemory(measurement, predicted, verdict, capacity)
+
+
+def runs_out_at(capacity_bytes: int) -> float:
+    """Bytes at which a device runs out of memory: its whole GiB, each of them as 1e9 bytes.
+
+    An allocator finds no piece that is large enough before the last byte is taken: what ran out on 17.07e9
+    bytes (the rows of figures 9 to 11 of the Chimera paper) needed 16.0e9.
+    """
+    whole = round(capacity_bytes / 2**30)
+    return whole * 1e9 if whole else float(capacity_bytes)
 
 
 def judge(measurement: Measurement, predicted: PredictedMemory, *, capacity_bytes: float) -> Verdict:
@@ -172,7 +181,7 @@ def score_memory_of(
     """The score of every measurement that can be replayed, decided as `compare_memory` decides."""
     compared = []
     for measurement in measurements:
-        with suppress(RequestError):
+        with suppress(*UNPREDICTABLE):
             row = compare_memory(measurement, library, capacity_bytes=capacity_bytes, profiles=profiles)
             compared.append(row)
     return score_memory(compared)

@@ -53,7 +53,8 @@ class Network:
         return device // self._node_devices
 
     def all_reduce_s(self, message_bytes: Floats, copies: int, *, stopped: bool = False) -> Floats:
-        """Time 2·log2(r)·α + 2·(r−1)/r·β·L over r = copies·W replicas (section 3.3 of the paper).
+        """Time 2·log2(r)·α + 2·(r−1)/r·β·L over r = copies·W replicas (section 3.3 of the paper), or with
+        log2(r) instead of 2·(r−1)/r where the software moves all bytes in every step.
 
         Ranks that have `stopped` for it also see the software's steps of the ring, 2·(r−1) of them.
 
@@ -64,7 +65,9 @@ class Network:
         if replicas == 1:
             return np.zeros_like(message_bytes)
         steps = 2 * (replicas - 1) * (self.cluster.software.ring_step_s or 0.0) if stopped else 0.0
-        return np.asarray(self._reduced_s(message_bytes, replicas, copies=copies) + steps, dtype=np.float64)
+        volume_bytes = message_bytes * self._collective_factor(replicas, stopped=stopped)
+        time = self._reduced_s(volume_bytes, replicas, copies=copies)
+        return np.asarray(time + steps, dtype=np.float64)
 
     def all_gather_s(self, message_bytes: Floats, copies: int, *, stopped: bool = False) -> Floats:
         """Time log2(r)·α + (r−1)·β·L until each of r = copies·W replicas has the L bytes of all others.
@@ -75,7 +78,7 @@ class Network:
         if replicas == 1:
             return np.zeros_like(message_bytes)
         steps = (replicas - 1) * (self.cluster.software.ring_step_s or 0.0) if stopped else 0.0
-        message_bytes = message_bytes * self._collective_factor
+        message_bytes = message_bytes * self._collective_factor(replicas, stopped=stopped)
         members = min(replicas, self._members_in_a_node(copies))
         inside = _gather_s(self._inside.collective, message_bytes, replicas)
         if self._stays_in_a_node(replicas, members):
@@ -84,15 +87,23 @@ class Network:
         return np.asarray((np.maximum(time, inside) if members > 1 else time) + steps)
 
     def _reduced_s(self, message_bytes: Floats, replicas: int, *, copies: int) -> Floats:
-        message_bytes = message_bytes * self._collective_factor
         members = min(replicas, self._members_in_a_node(copies))
         inside = self._inside.collective
         if self._stays_in_a_node(replicas, members):
-            return _collective_s(inside, message_bytes, replicas)
-        time = _collective_s(self.cluster.link.collective, message_bytes, replicas, share=members)
+            return self._collective_s(inside, message_bytes, replicas)
+        time = self._collective_s(self.cluster.link.collective, message_bytes, replicas, share=members)
         if members > 1:
-            time = np.maximum(time, _collective_s(inside, message_bytes, members))
+            time = np.maximum(time, self._collective_s(inside, message_bytes, members))
         return time
+
+    def _collective_s(
+        self, link: Transfer, message_bytes: Floats, replicas: int, *, share: int = 1
+    ) -> Floats:
+        """2·(r−1)/r times the bytes in a ring, log2(r) times by recursive doubling (Thakur et al., 2005)."""
+        doubling = self.cluster.software.all_reduce == "recursive_doubling"
+        passes = log2(replicas) if doubling else 2 * (replicas - 1) / replicas
+        moving_s = passes * message_bytes / share / link.bandwidth_bytes_per_s
+        return np.asarray(2 * log2(replicas) * link.latency_s + moving_s, dtype=np.float64)
 
     def _stays_in_a_node(self, replicas: int, members: int) -> bool:
         """Whether all replicas of a stage share a node, of which `members` do in the fullest."""
@@ -113,10 +124,11 @@ class Network:
         factor = self.cluster.software.message_factor
         return 1.0 if factor is None else factor
 
-    @property
-    def _collective_factor(self) -> float:
-        factor = self.cluster.software.collective_factor
-        return 1.0 if factor is None else factor
+    def _collective_factor(self, replicas: int, *, stopped: bool) -> float:
+        """Where ranks stop, every doubling of those that wait for each other makes every step slower."""
+        software = self.cluster.software
+        factor = 1.0 if software.collective_factor is None else software.collective_factor
+        return factor + (log2(replicas) * (software.stopped_collective_factor or 0.0) if stopped else 0.0)
 
     @property
     def _inside(self) -> Link:
@@ -148,10 +160,3 @@ class Network:
 def _gather_s(link: Transfer, message_bytes: Floats, replicas: int, *, share: int = 1) -> Floats:
     volume = (replicas - 1) * message_bytes / share
     return np.asarray(log2(replicas) * link.latency_s + volume / link.bandwidth_bytes_per_s)
-
-
-def _collective_s(link: Transfer, message_bytes: Floats, replicas: int, *, share: int = 1) -> Floats:
-    volume = 2 * (replicas - 1) / replicas * message_bytes / share
-    return np.asarray(
-        2 * log2(replicas) * link.latency_s + volume / link.bandwidth_bytes_per_s, dtype=np.float64
-    )

@@ -10,13 +10,12 @@ from profiles.timings import Profile
 from tuner.coefficients import NAMES, values_of, with_values
 from tuner.critical_costs import CriticalCosts, critical_costs, last_event
 from tuner.enacted_costs import enacted_costs
-from tuner.errors import RequestError
 from tuner.evaluation import Evaluated, Evaluator
 from tuner.inputs import Library
 from tuner.layers import LayerCosts
 from tuner.operation_costs import OperationCosts
 from tuner.rehearsal import Rehearsal
-from tuner.replay import model_name, replay
+from tuner.replay import UNPREDICTABLE, model_name, replay
 from tuner.schedules.scheme import Floats
 from tuner.simulation import simulate
 
@@ -147,7 +146,7 @@ def observe(
             continue
         try:
             replayed = replay(measurement, library, profiles=profiles)
-        except RequestError as error:
+        except UNPREDICTABLE as error:
             skipped.append(f"measurement {number}: {error}"[:1_000])
             continue
         found.append(Observation(measurement, measured_s, Predictor(replayed.evaluator, replayed.evaluated)))

@@ -7,15 +7,21 @@ from typing import Any
 import numpy as np
 
 from profiles.cluster import ClusterProfile
+from profiles.errors import DocumentError
 from profiles.measurement import Measurement, ModelShape
 from profiles.timings import Profile
-from tuner.errors import RequestError
+from tuner.errors import RequestError, UnsupportedModelError, UnsupportedOptionError
 from tuner.evaluation import Evaluated, Evaluator, Variant
 from tuner.inputs import Library, PlanInputs, gather
 from tuner.rehearsal import Rehearsal
 from tuner.request import read_request
 from tuner.schedules import Scheme, find_scheme
 from tuner.space import Layout
+
+UNPREDICTABLE = (RequestError, UnsupportedModelError, UnsupportedOptionError, DocumentError)
+"""What `replay` raises for a measurement of which nothing can be said, with the reason."""
+MOST_OPERATIONS = 1_000_000
+"""Forwards and backwards of the longest measurement that is simulated: those of some seconds."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ def replay(
     evaluated = evaluator.evaluate(variant, np.array([ran.micro_batch_size]))
     if evaluated is None:
         raise RequestError(
-            "the measured configuration has no closed form: halving needs an even micro-batch size"
+            "the measured configuration cannot be predicted: halving needs an even micro-batch size"
         )
     return Replayed(evaluator, evaluated)
 
@@ -69,8 +75,17 @@ def _check(measurement: Measurement, scheme: Scheme, *, blocks: int) -> None:
     """Refuse what no schedule of that name can have run."""
     ran = measurement.configuration
     each = ran.width * ran.micro_batch_size
-    if ran.mini_batch_size % each:
-        reason: str | None = f"the mini-batch {ran.mini_batch_size} does not divide by W·B = {each}"
+    operations = 2 * scheme.chunks * ran.depth * (ran.mini_batch_size // each)
+    if ran.width * ran.depth > measurement.devices:
+        reason: str | None = (
+            f"W·D = {ran.width * ran.depth:,} ranks do not fit on the {measurement.devices:,} devices named"
+        )
+    elif operations > MOST_OPERATIONS:
+        reason = (
+            f"it has {operations:,} forwards and backwards, and {MOST_OPERATIONS:,} at most are simulated"
+        )
+    elif ran.mini_batch_size % each:
+        reason = f"the mini-batch {ran.mini_batch_size} does not divide by W·B = {each}"
     elif scheme.chunks * ran.depth > blocks:
         reason = f"D = {ran.depth} is deeper than the model's {blocks} blocks allow"
     else:
@@ -79,7 +94,7 @@ def _check(measurement: Measurement, scheme: Scheme, *, blocks: int) -> None:
             ran.depth, micro_batches, scaling=ran.scaling, pipe_pairs=ran.pipe_pairs
         )
     if reason:
-        raise RequestError(f"the measured configuration has no closed form: {reason}")
+        raise RequestError(f"the measured configuration cannot be predicted: {reason}")
 
 
 def model_name(measurement: Measurement) -> str:

@@ -2,9 +2,11 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from profiles import library
 from profiles.calibration import Calibration
 from tests.cli.command import Shell
 from tests.cli.test_bad_input import check_refused
@@ -83,6 +85,51 @@ def test_the_page_is_one_file_that_asks_for_nothing(chimera: Shell, document: Pa
 def test_what_cannot_be_scored_is_said_in_a_line(chimera: Shell, words: list[str], told: str) -> None:
     """With exit code 2."""
     check_refused(chimera("score", *words), told)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"model": "bert-49"}, "measurement 0: no model preset is called 'bert-49'"),
+        ({"cluster": "piz-dant"}, "measurement 0: no cluster is called 'piz-dant'"),
+        ({"configuration": {"schedule": "gpip"}}, "measurement 0: the schedule gpip"),
+        ({"devices": 8}, "measurement 0: the measured configuration cannot be predicted: W·D = 32 ranks"),
+        ({"configuration": {"mini_batch_size": 10**8}}, "forwards and backwards"),
+        ({"configuration": {"mini_batch_size": 513}}, "does not divide by W·B = 16"),
+        ({"configuration": {"depth": 64}, "devices": 256}, "deeper than the model's 48 blocks"),
+        ({"iteration_s": -1.0}, "measurements.0.iteration_s"),
+        ({"throughput_samples_per_s": 1.0}, "differ: leave one out"),
+    ],
+)
+def test_a_measurement_of_which_nothing_can_be_said_is_named(
+    chimera: Shell, tmp_path: Path, change: dict[str, Any], told: str
+) -> None:
+    """Its number, what is wrong and the numbers, with exit code 2 where there is no other."""
+    row = make_measurement().model_dump(mode="json", exclude_none=True)
+    row |= change | {"configuration": row["configuration"] | change.get("configuration", {})}
+    path = tmp_path / "measurements.json"
+    path.write_text(json.dumps({"source": "made up", "measurements": [row]}), encoding="utf-8")
+    check_refused(chimera("score", path), told)
+
+
+def test_memory_is_told_row_by_row_and_decided_at_the_capacity_that_is_given(
+    chimera: Shell, tmp_path: Path
+) -> None:
+    """Figure 9 of the Chimera paper: at 16.0 GB, where P100 run out, every decision is what happened."""
+    shipped = library.load_measurements("chimera-sc21")
+    rows = tuple(row for row in shipped.measurements if row.where == "fig. 9")
+    path = tmp_path / "figure9.json"
+    path.write_text(shipped.model_copy(update={"measurements": rows}).to_json(), encoding="utf-8")
+    found = json.loads(chimera("score", path, "--json").out)
+    assert (found["oom_agreement"], found["oom_count"], len(found["memory_rows"])) == (1.0, 18, 18)
+    assert {row["capacity_bytes"] for row in found["memory_rows"]} == {16e9}
+    assert found["memory_mape"] <= 0.06
+    assert found["memory_bias"] >= 0
+    assert found["memory_min_mape"] < 0.15
+    told = chimera("score", path, "--capacity-gb", "17.07")
+    assert told.code == 0
+    assert "accepted, but ran out of memory: gpt2-32 pipedream W=2 D=16 B=1, predicted 16.19 GB" in told.out
+    check_refused(chimera("score", path, "--capacity-gb", "nan"), "--capacity-gb")
 
 
 def test_a_file_that_is_no_measurements_is_refused(chimera: Shell, tmp_path: Path) -> None:

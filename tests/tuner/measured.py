@@ -21,7 +21,7 @@ TRUTH: dict[str, float] = {
     "message_latency_s": 0.004,
     "message_factor": 2.5,
     "collective_factor": 1.8,
-    "ring_step_s": 0.02,
+    "stopped_collective_factor": 0.3,
 }
 """Coefficients that made-up measurements have."""
 

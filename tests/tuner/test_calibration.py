@@ -1,10 +1,12 @@
 """Are the coefficients of measurements found again, with an uncertainty, and what is not told refused?"""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from profiles import library
-from profiles.calibration import Calibration
+from profiles.calibration import Calibration, Coefficient
 from profiles.measurement import Measurements
 from tests.tuner.factories import make_request
 from tests.tuner.measured import TRUTH, make_measurement, measured_as, truth, various
@@ -119,6 +121,31 @@ def test_a_plan_without_a_calibration_has_neither() -> None:
     assert "calibration" not in plan.provenance.hashes
     assert plan.chosen is not None
     assert plan.chosen.predicted.error_bar is None
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda known: known[:3], "lacks collective_factor"),
+        (lambda known: (*known[:7], known[0]), "lacks stopped_collective_factor"),
+        (
+            lambda known: (*known[:7], known[7].model_copy(update={"name": "ring_step_s"})),
+            "not fitted any more",
+        ),
+    ],
+)
+def test_a_calibration_with_other_coefficients_is_refused(
+    learnt: Calibration, change: Callable[[tuple[Coefficient, ...]], tuple[Coefficient, ...]], told: str
+) -> None:
+    """Of another release, or tampered with: which ones, and what to do."""
+    found = learnt.sets[0]
+    changed = found.model_copy(update={"coefficients": change(found.coefficients)})
+    with pytest.raises(CalibrationError, match=told):
+        answer(
+            make_request(model="bert-48", cluster="piz-daint", devices=32, mini_batch_size=512),
+            library,
+            calibration=learnt.model_copy(update={"sets": (changed,)}),
+        )
 
 
 def test_a_calibration_of_another_cluster_is_refused(learnt: Calibration) -> None:

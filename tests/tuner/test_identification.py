@@ -25,7 +25,7 @@ def test_one_pipeline_tells_nothing_of_collectives() -> None:
     rows = [make_measurement(width=1, depth=depth, micro_batch_size=size, mini_batch_size=64)
             for depth in (2, 4, 8, 16) for size in (1, 2, 4, 8, 16, 32)]  # fmt: skip
     found = identify(slopes_at(lines_of(measured_as(rows, truth())), truth())[1])
-    for name in ("collective_factor", "ring_step_s"):
+    for name in ("collective_factor", "stopped_collective_factor"):
         assert found.reasons[at(name)] == "none of the measurements depends on it"
 
 
@@ -35,7 +35,8 @@ def test_coefficients_that_act_alike_are_not_told_apart() -> None:
             for count in range(1, 25)]  # fmt: skip
     slopes = slopes_at(lines_of(measured_as(rows, truth())), truth())[1]
     found = identify(slopes)
-    assert {at("message_factor"), at("iteration_overhead_s"), at("ring_step_s")} <= set(found.reasons)
+    assert {at("message_factor"), at("iteration_overhead_s")} <= set(found.reasons)
+    assert at("stopped_collective_factor") in found.reasons
     assert "cannot be told from" in found.reasons[at("message_factor")]
     assert own_share(slopes[:, at("message_factor")], slopes[:, list(found.told)]) < 0.05
 

@@ -100,5 +100,5 @@ def test_what_cannot_be_replayed_is_refused() -> None:
     """Doubling over 18 micro-batches at D = 4 has no program."""
     row = measured()
     odd = row.configuration.model_copy(update={"scaling": "doubling", "mini_batch_size": 512 + 64})
-    with pytest.raises(RequestError, match="no closed form"):
+    with pytest.raises(RequestError, match="cannot be predicted"):
         predict_memory(row.model_copy(update={"configuration": odd}), library)

@@ -119,6 +119,17 @@ def test_with_a_device_a_node_a_collective_is_the_papers(width: int, copies: int
     assert float(network.all_reduce_s(np.array([24.0]), copies)[0]) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("stopped", [False, True])
+def test_software_that_moves_all_bytes_in_every_step_takes_log2_r_of_them(stopped: bool) -> None:
+    """Recursive doubling: 2·log2(r)·α + log2(r)·β·L; each step is longer with log2(r) where ranks stop."""
+    cluster = make_cluster(
+        collective=(0.25, 8.0), all_reduce="recursive_doubling", stopped_collective_factor=0.5
+    )
+    network = Network(cluster, 16, 4, "pipe_major")
+    expected = 2 * 5 * 0.25 + 5 * 24.0 / 8.0 * (1 + 5 * 0.5 if stopped else 1)
+    assert float(network.all_reduce_s(np.array([24.0]), 2, stopped=stopped)[0]) == pytest.approx(expected)
+
+
 def test_one_replica_synchronises_nothing() -> None:
     """No time at r = 1, whatever the latency."""
     network = Network(make_cluster(collective=(5.0, 1.0)), 1, 4, "pipe_major")
