@@ -82,7 +82,21 @@ def test_what_cannot_be_read_is_bad_input(chimera: Shell, words: tuple[str, ...]
     assert said in result.err
 
 
-@pytest.mark.parametrize("raw", [b"{", b"[" * 100_000, b"\x1f\x8b junk", b"\xff\xfe", b'{"traceEvents": 3}'])
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"{",
+        b"[" * 100_000,
+        b"\x1f\x8b junk",
+        b"\xff\xfe",
+        b'{"traceEvents": 3}',
+        b'{"traceEvents": [{"ph": "X", "pid": [1], "tid": {}, "ts": 1, "dur": 1, "args": 7, "name": {}}]}',
+        b'{"traceEvents": [{"ph": "X", "ts": 1' + b"0" * 400 + b', "dur": NaN}]}',
+        b'layer,forward_s,backward_s\n"' + b"x" * 200_000,
+        b"layer,forward_s,backward_s\nblock,1\x00,2",
+    ],
+    ids=range(9),
+)
 def test_broken_files_are_bad_input(chimera: Shell, tmp_path: Path, raw: bytes) -> None:
     """Whatever is in them."""
     (tmp_path / "broken").write_bytes(raw)

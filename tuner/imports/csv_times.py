@@ -17,8 +17,8 @@ _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 
 def read_csv(text: str, *, name: str, micro_batch_size: int | None = None) -> Iterator[LayerTime]:
     """The rows; `micro_batch_size` is theirs where there is no such column. Raises ImportedError."""
-    rows = csv.reader(text.removeprefix("\ufeff").splitlines())
-    header = [cell.strip() for cell in next(rows, [])]
+    rows = _cells(text, name)
+    header = next(rows, [])
     forward, backward = _time_column(header, "forward", name), _time_column(header, "backward", name)
     if "layer" not in header:
         raise ImportedError(f"{name} has no column `layer`; its header is {', '.join(header)[:200]!r}")
@@ -27,11 +27,11 @@ def read_csv(text: str, *, name: str, micro_batch_size: int | None = None) -> It
     for number, cells in enumerate(rows, 2):
         if number > MOST_ROWS:
             raise ImportedError(f"{name} has more than {MOST_ROWS:,} rows")
-        if not any(cell.strip() for cell in cells):
+        if not any(cells):
             continue
         if len(cells) != len(header):
             raise ImportedError(f"{name}, line {number}: {len(cells)} cells under {len(header)} columns")
-        row = dict(zip(header, (cell.strip() for cell in cells), strict=True))
+        row = dict(zip(header, cells, strict=True))
         where = f"{name}, line {number}"
         size = row.get("micro_batch_size")
         yield LayerTime(
@@ -41,6 +41,14 @@ def read_csv(text: str, *, name: str, micro_batch_size: int | None = None) -> It
             backward_s=_number(row[backward[0]], where) * backward[1],
             activation_bytes=_count(row["activation_bytes"], where) if row.get("activation_bytes") else None,
         )
+
+
+def _cells(text: str, name: str) -> Iterator[list[str]]:
+    try:
+        for cells in csv.reader(text.removeprefix("\ufeff").splitlines()):
+            yield [cell.strip() for cell in cells]
+    except csv.Error as error:
+        raise ImportedError(f"{name} is no CSV: {error}") from None
 
 
 def _time_column(header: list[str], what: str, name: str) -> tuple[str, float]:

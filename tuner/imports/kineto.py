@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from tuner.imports.errors import ImportedError
 from tuner.imports.layer_times import LayerTime, Names, type_named
@@ -19,8 +19,9 @@ _LAUNCHES = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime"})
 _KERNELS = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 _BACKWARD = "autograd::engine::evaluate_function"
 _MICRO = 1e-6
+_LONGEST = 1e18
 
-Thread = tuple[Any, Any]
+Thread = tuple[str, str]
 Span = tuple[float, float]
 
 
@@ -74,12 +75,12 @@ def _events(document: Any, name: str) -> list[_Event]:
         if not isinstance(row, Mapping) or row.get("ph") != "X":
             continue
         start, length = row.get("ts"), row.get("dur")
-        if not isinstance(start, int | float) or not isinstance(length, int | float) or length < 0:
+        if not _is_time(start) or not _is_time(length) or length < 0:
             continue
         arguments = row.get("args") if isinstance(row.get("args"), Mapping) else {}
         events.append(
             _Event(
-                str(row.get("name", "")), str(row.get("cat", "")), (row.get("pid"), row.get("tid")),
+                str(row.get("name", "")), str(row.get("cat", "")), (str(row.get("pid")), str(row.get("tid"))),
                 float(start), float(start + length),
                 _whole(arguments, "Sequence number"), _whole(arguments, "correlation"),
             )
@@ -87,6 +88,11 @@ def _events(document: Any, name: str) -> list[_Event]:
     if not events:
         raise ImportedError(f"{name} holds no events with a duration: is it a trace of torch.profiler?")
     return events
+
+
+def _is_time(value: Any) -> TypeGuard[float]:
+    """Whether it is a number of microseconds that a float holds; NaN is none."""
+    return isinstance(value, int | float) and abs(value) < _LONGEST
 
 
 def _whole(arguments: Any, key: str) -> int | None:
