@@ -17,6 +17,7 @@ from profiles.cluster import ClusterProfile
 from profiles.measurement import Measurements
 from profiles.timings import Profile
 from tuner.assignments import ProfileJobRequest, Trial, TrialResult
+from tuner.crossover import Crossover
 from tuner.job_documents import JobDocument, WorkerEntry
 from tuner.messages import Claim, Finish, FinishReply, Heartbeat, HeartbeatReply, Job
 from tuner.score import Score
@@ -53,6 +54,7 @@ SCHEMAS: dict[str, tuple[type[BaseModel], str]] = {
     "calibration": (Calibration, "validation"),
     "score": (Score, "serialization"),
     "tuning": (Tuning, "serialization"),
+    "crossover": (Crossover, "serialization"),
 }
 """Documents whose schema is kept here, and how each travels."""
 

@@ -61,6 +61,7 @@ def merge_costs(programs: Sequence[Program], costs: Sequence[OperationCosts]) ->
         return np.vstack(rows)
 
     groups = [own.sync_s[: count_groups(program)] for program, own in zip(programs, costs, strict=True)]
+    compress = [np.broadcast_to(own.compress_s, own.sync_s.shape) for own in costs]
     return replace(
         costs[0],
         forward_s=stacked("forward_s"),
@@ -71,6 +72,8 @@ def merge_costs(programs: Sequence[Program], costs: Sequence[OperationCosts]) ->
         update_s=stacked("update_s"),
         message_bytes=stacked("message_bytes"),
         sync_s=np.concatenate(groups),
+        compress_s=np.concatenate([own[: len(of)] for own, of in zip(compress, groups, strict=True)]),
+        decompress_s=stacked("decompress_s"),
     )
 
 
