@@ -75,16 +75,21 @@ def read_flags(text: str) -> Flags:
 
 def _filled(text: str, variables: Mapping[str, str]) -> str:
     """Variables replaced by what they are set to; others stay as they are."""
+    left = MOST_CHARACTERS
 
     def value(match: re.Match[str]) -> str:
-        name = match[1] or match[3]
-        return variables.get(name, match[2] or match[0])
+        nonlocal left
+        found = variables.get(match[1] or match[3], match[2] or match[0])
+        left -= len(found)
+        if left < 0:
+            raise ImportedError(f"filled in, its variables have more than {MOST_CHARACTERS:,} characters")
+        return found
 
     for _ in range(_DEEPEST):
         before, text = text, _VARIABLE.sub(value, text)
-        if text == before or len(text) > MOST_CHARACTERS:
+        if text == before:
             break
-    return text[:MOST_CHARACTERS]
+    return text
 
 
 def _words(text: str) -> Iterator[str]:

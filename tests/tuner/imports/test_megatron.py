@@ -135,6 +135,8 @@ def test_a_run_that_does_not_fit_is_told_with_its_reason() -> None:
     ("text", "error", "said"),
     [
         ("nothing here", ImportedError, "no flags"),
+        ("A=$B\nB=$A$A\n" + "--num-layers $A " * 30_000, ImportedError, "more than 1,000,000"),
+        ("A=" + "x" * 10**5 + "\n" + "--num-layers $A " * 10**4, ImportedError, "more than 1,000,000"),
         (RUN + "--context-parallel-size 2", ImportedError, "context_parallel=1"),
         (RUN + "--num-experts 8", ImportedError, "experts"),
         (RUN + "--micro-batch-size $B", ImportedError, "micro-batch-size"),
