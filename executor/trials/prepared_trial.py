@@ -52,6 +52,7 @@ def prepare(request: TrialRequest) -> PreparedTrial:
     """The program that will run, run dry; raises ScheduleError where it cannot run that way."""
     recipe = find_recipe(request.schedule)
     if not recipe.synchronous:
+        _refuse_check(request)
         refuse_asynchronous(
             request.schedule,
             float16=request.precision == "float16",
@@ -93,6 +94,14 @@ def configuration_of(request: TrialRequest) -> Configuration:
         pipe_pairs=request.pipe_pairs,
         chunks=request.chunks or find_recipe(request.schedule).chunks,
     )
+
+
+def _refuse_check(request: TrialRequest) -> None:
+    if request.check and request.depth > 1:
+        raise ConfigurationError(
+            f"{request.schedule} reads older weights by its rule, and does not learn as one process does: "
+            "leave the check out, or choose a synchronous schedule"
+        )
 
 
 def _refuse_huge(request: TrialRequest, iterations: int) -> None:

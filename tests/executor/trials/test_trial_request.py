@@ -58,6 +58,13 @@ def test_a_schedule_that_cannot_run_that_way_is_refused(options: dict[str, Any],
         prepare(read_trial(asked(**options)))
 
 
+def test_an_asynchronous_schedule_is_not_compared_with_one_process() -> None:
+    """It would differ by its rule, and be taken for wrong."""
+    options = {"emulate": None, "model": "tiny-gpt", "check": True}
+    with pytest.raises(ConfigurationError, match="older weights by its rule"):
+        prepare(read_trial(asked(schedule="pipedream_2bw", **options)))
+
+
 def test_a_program_that_is_too_long_is_refused_before_it_is_made() -> None:
     """With what it would have; an asynchronous schedule has all iterations in one."""
     with pytest.raises(ConfigurationError, match=r"2 stages x 100,001 micro-batches are 200,002 forwards"):
