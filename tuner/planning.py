@@ -92,7 +92,7 @@ def _answer(
         greedy_regret=lost,
         greedy_best=narrator.candidate(best[0]) if lost else None,
         target_cost=_target_cost(search, ranking, fitting),
-        best_by_framework=_elsewhere(chosen, fitting, ranking, narrator),
+        best_by_framework=_elsewhere(chosen, fitting, ranking=ranking, narrator=narrator),
         idle_devices=request.devices - (chosen.width * chosen.depth if chosen else 0),
         why=Explanation(constraints, everything, ranking, narrator).of(chosen) if constraints else None,
         provenance=_provenance(
@@ -128,7 +128,7 @@ def _target_cost(search: Search, ranking: Ranking, fitting: tuple[Ranked, ...]) 
 
 
 def _elsewhere(
-    chosen: Chosen | None, fitting: tuple[Ranked, ...], ranking: Ranking, narrator: Narrator
+    chosen: Chosen | None, fitting: tuple[Ranked, ...], *, ranking: Ranking, narrator: Narrator
 ) -> dict[str, Candidate]:
     """What each framework that cannot run the choice would be given; nothing where it can run nothing."""
     found = {}
