@@ -42,9 +42,14 @@ def profile_job(asked: ProfileJobRequest, *, caller: str) -> NewJob:
         library.load_accelerator(asked.accelerator)
     return NewJob(
         kind=JobKind.PROFILE_MODEL,
-        payload=asked.model_dump(mode="json", include=set(ProfileModel.model_fields), exclude_none=True),
+        payload=asked.model_dump(
+            mode="json",
+            include=set(ProfileModel.model_fields) - (set() if asked.processes > 1 else {"processes"}),
+            exclude_none=True,
+        ),
         created_by=caller,
         pool=asked.pool,
+        devices=asked.processes,
         accelerator=asked.accelerator,
         priority=asked.priority,
         max_attempts=asked.max_attempts,
@@ -97,6 +102,8 @@ def _fingerprint(asked: ProfileJobRequest, described: dict[str, Any]) -> str:
         "accelerator": asked.accelerator,
         "pool": asked.pool,
     }
+    if asked.processes > 1:
+        question["processes"] = asked.processes
     return _digest(question)
 
 

@@ -26,6 +26,7 @@ from tuner.refine_request import RefineRequest
 from tuner.request import InlineModel, PlanRequest
 
 DEFAULT_POOL = "default"
+_MOST_PROCESSES = 64
 _SIZES = (1, 2, 4, 8, 16)
 """Micro-batch sizes that are profiled, up to the mini-batch."""
 
@@ -54,7 +55,9 @@ def needs_of(request: PlanRequest, refine: RefineRequest | None, *, caller: str)
     measured = named_profile(request) is None and (refine is not None or unknown is not None)
     return Needs(
         unknown=unknown,
-        profile=_profile_job(request, pool, caller=caller) if measured else None,
+        profile=_profile_job(request, pool, caller=caller, processes=request.devices if refine else 1)
+        if measured
+        else None,
         links=intake.links_job(pool=pool, caller=caller) if refine and _links_are_guessed(request) else None,
         trial=NewJob(
             kind=JobKind.TRIAL,
@@ -164,13 +167,15 @@ def _links_are_guessed(request: PlanRequest) -> bool:
     return between_processors and link is not None and link.provenance != "measured"
 
 
-def _profile_job(request: PlanRequest, pool: str, *, caller: str) -> NewJob:
+def _profile_job(request: PlanRequest, pool: str, *, caller: str, processes: int = 1) -> NewJob:
+    accelerator = accelerator_of(request)
     asked = ProfileJobRequest(
         model=request.model,
         sequence_length=request.sequence_length,
         precision=request.precision,
         attention=request.attention,
-        accelerator=accelerator_of(request),
+        accelerator=accelerator,
+        processes=min(processes, _MOST_PROCESSES) if accelerator == intake.PROCESSOR else 1,
         micro_batch_sizes=tuple(size for size in _SIZES if size <= request.mini_batch_size),
         optimizer=request.optimizer,
         pool=pool,

@@ -49,6 +49,8 @@ class ProfileModel(ModelAssignment):
 
     micro_batch_sizes: _Sizes = (1, 2, 4, 8)
     optimizer: Optimizer = "adam"
+    processes: Annotated[int, Field(ge=1, le=64)] = 1
+    """So many measure at once on processors, as ranks that share their memory and caches find it."""
 
 
 class ProfileJobRequest(ProfileModel):

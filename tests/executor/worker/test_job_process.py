@@ -37,15 +37,16 @@ def stopped(stop: Stop, payload: dict[str, Any] = LONG) -> Ending:
 
 
 def test_a_config_that_nobody_has_seen_is_profiled(remains: Remains) -> None:
-    """The result is a profile of every size, in the precision that was asked for, and progress was told."""
+    """A profile of every size, in the precision asked for, by two processes at once; progress was told."""
     asked = {"model": TINY, "sequence_length": 16, "precision": "float32", "micro_batch_sizes": [2, 1, 2]}
-    ending, told = do(JobKind.PROFILE_MODEL, asked)
+    ending, told = do(JobKind.PROFILE_MODEL, asked | {"processes": 2})
     assert isinstance(ending.outcome, Done), ending
     result = read_result(JobKind.PROFILE_MODEL, ending.outcome.result)
     assert isinstance(result, ProfileModelResult)
     assert result.profile.timings.accelerator == "cpu"
     assert result.profile.timings.precision == "float32"
     assert {point.micro_batch_size for point in result.profile.timings.types[0].points} == {1, 2}
+    assert "taken by 2 processes at the same time" in result.profile.timings.notes[0]
     assert told[-1] == {"doing": "done", "done": told[-1]["of"], "of": told[-1]["of"]}
     assert remains.found() == []
 
