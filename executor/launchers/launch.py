@@ -31,6 +31,8 @@ class Launch:
     """For each rank, above what it uses before the body runs."""
     import_path: tuple[str, ...] = ()
     """Folders in which modules are looked for last."""
+    folder: str | None = None
+    """In which the ranks of a cluster work, where their node has it: that of whoever asked."""
     logs: str | None = None
     """Folder in which a folder with the log of every rank is made for as long as the run takes; a temporary
     one unless given."""

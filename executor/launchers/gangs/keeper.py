@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from executor.launchers.gangs.gang import Ended
@@ -34,7 +35,8 @@ class UnplacedError(Exception):
 def for_cluster(launch: Launch, wanted: Wanted) -> Launch:
     """A launch whose ranks start on other machines, perhaps for the first time, with GPUs of their own."""
     limits = replace(launch.limits, start_up_s=max(_START_UP_S, launch.limits.start_up_s))
-    return replace(launch, limits=limits, apart=wanted.gpus_of(launch) > 0, logs=None)
+    apart = wanted.gpus_of(launch) > 0
+    return replace(launch, limits=limits, apart=apart, logs=None, folder=str(Path.cwd()))
 
 
 def longest_s(launch: Launch, wanted: Wanted) -> float:

@@ -98,10 +98,12 @@ class Place:
     def _start(self, address: str, port: int) -> int:
         command = [sys.executable, "-P", "-m", "executor.launchers.gangs.placed_rank", str(os.getpid())]
         command += [self._launch_file.path, self._area.path, self._answer.path]
+        folder = self._launch.folder
         with open_log(self._log) as log:
             process = subprocess.Popen(
                 command,
                 env=self._environment(address, port),
+                cwd=folder if folder and Path(folder).is_dir() else None,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
