@@ -20,6 +20,7 @@ from api.openapi import DescribedApp
 from api.routes import (
     answers,
     calibrations,
+    crossovers,
     documents,
     events,
     jobs,
@@ -40,6 +41,7 @@ DESCRIPTION = "How should this model be laid out on these accelerators, and why?
 
 ROUTERS = (
     plans.router,
+    crossovers.router,
     studies.router,
     answers.router,
     events.router,

@@ -7,6 +7,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, models_json_schema
 
 from api.calibrations import FitRequest
+from api.crossovers import CrossoverRequest
 from api.problems import ProblemDocument
 from api.schemas import KeyRequest
 from api.study_schemas import StudyRequest
@@ -28,6 +29,7 @@ _BODIES = (
     ProfileJobRequest,
     Calibration,
     FitRequest,
+    CrossoverRequest,
     KeyRequest,
     Claim,
     Heartbeat,

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from profiles.timings import Profile
 from tuner.configuration import Configuration
 from tuner.enactment import configuration_of, expect, operations
 from tuner.errors import RequestError, TooLongError
@@ -20,7 +21,7 @@ from tuner.inputs import Library
 from tuner.operation_costs import OperationCosts
 from tuner.plan import ConfigurationDocument, Plan
 from tuner.plan_notes import PlanPart
-from tuner.request import read_request
+from tuner.request import PlanRequest, read_request
 from tuner.schedules import find_scheme
 from tuner.schedules.generators import program_of
 from tuner.schedules.lowering import lower
@@ -100,18 +101,30 @@ def cross_over(jobs: Sequence[Sharer]) -> Crossover:
     )
 
 
-def sharer_of(name: str, plan: Plan, library: Library) -> Sharer:
-    """The job that a plan chose; raises RequestError where there is none, or where a profile is missing."""
+def sharer_of(
+    name: str,
+    plan: Plan,
+    library: Library,
+    *,
+    request: PlanRequest | None = None,
+    profile: Profile | None = None,
+) -> Sharer:
+    """The job that a plan chose, for the plan's own request unless given.
+
+    Raises RequestError where nothing was chosen, or where the profile that was planned with is missing.
+    """
     if plan.chosen is None:
         raise RequestError(f"{name}: nothing fits in this plan, so there is no job to share devices with")
-    if isinstance(plan.request.get("model"), dict) and "profile" in plan.request["model"]:
+    asked = plan.request.get("model")
+    if profile is None and isinstance(asked, dict) and "profile" in asked:
         raise RequestError(
             f"{name} was planned with a measured profile, which the plan does not hold: plan it for a preset "
             "or a config.json to share its devices"
         )
     configuration = configuration_of(plan.chosen)
-    known = {key: value for key, value in plan.request.items() if value is not None}
-    costs = expect(read_request(known), configuration, library).costs
+    if request is None:
+        request = read_request({key: value for key, value in plan.request.items() if value is not None})
+    costs = expect(request, configuration, library, profile=profile).costs
     return Sharer(name, configuration, costs, plan)
 
 

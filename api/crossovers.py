@@ -1,0 +1,45 @@
+"""What do stored studies gain that share their devices in turns?"""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from api import studies
+from api.database import Database
+from api.timelines import as_calibrated
+from profiles import library
+from profiles.document import Part
+from tuner.assignments import read_piece
+from tuner.crossover import MOST_JOBS, Crossover, cross_over, sharer_of
+
+_Id = Annotated[str, Field(min_length=1, max_length=100)]
+
+
+class CrossoverRequest(Part):
+    """Which studies share their devices."""
+
+    studies: Annotated[tuple[_Id, ...], Field(min_length=2, max_length=MOST_JOBS)]
+    """Their ids; one may be named more than once, for equal jobs."""
+
+
+def predict(value: Any, database: Database) -> Crossover:
+    """Answer a parsed body.
+
+    Raises NotFoundProblem and ConflictProblem for studies that are not there or have no plan yet, and
+    TunerError where their jobs cannot share.
+    """
+    asked = read_piece(CrossoverRequest, value, name="the request")
+    with database.reading() as session:
+        found = [studies.read_question(session, identifier) for identifier in asked.studies]
+    return cross_over(
+        [
+            sharer_of(
+                f"{identifier} ({plan.model.name})",
+                plan,
+                library,
+                request=as_calibrated(question),
+                profile=question.profile,
+            )
+            for identifier, (question, plan) in zip(asked.studies, found, strict=True)
+        ]
+    )

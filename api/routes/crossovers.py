@@ -1,0 +1,29 @@
+"""POST /v1/crossovers: what do studies gain that share their devices? Stores nothing."""
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+
+from api.auth import Submitter
+from api.bodies import BodyDependency
+from api.crossovers import CrossoverRequest, predict
+from api.openapi import json_body
+from api.problems import responses
+from api.service import ServiceDependency
+from tuner.crossover import Crossover
+
+router = APIRouter(prefix="/v1", tags=["studies"])
+
+
+@router.post(
+    "/crossovers",
+    response_model=Crossover,
+    responses=responses(400, 404, 409, 413, 415, 422),
+    openapi_extra=json_body(CrossoverRequest),
+)
+def predict_crossover(
+    caller: Submitter,  # noqa: ARG001  # before the body is read
+    body: BodyDependency,
+    service: ServiceDependency,
+) -> JSONResponse:
+    """Predict what jobs gain in turns on the same devices: one computes while another waits for gradients."""
+    return JSONResponse(predict(body.value, service.database).model_dump(mode="json"))
