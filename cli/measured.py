@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cli.errors import InputError, UnavailableError
+from cli.progress import show
 
 if TYPE_CHECKING:
     from executor.measuring.profiling import Plan
     from profiles.model import ModelDescription
     from profiles.timings import Profile
-
-_BAR = 24
 
 
 def measure(
@@ -48,7 +46,7 @@ def measure(
             document = _side_by_side(model, plan, processes, **shape)
         else:
             opened, description, name = _open(model, seed=seed, **shape)
-            document = take_profile(opened, plan, name=name, description=description, progress=_show)
+            document = take_profile(opened, plan, name=name, description=description, progress=show)
     except ConfigurationError as error:
         raise InputError(str(error)) from None
     except ExecutorError as error:
@@ -125,12 +123,3 @@ def _known(accelerator: str | None) -> str | None:
     from profiles import library
 
     return None if accelerator is None else library.load_accelerator(accelerator).name
-
-
-def _show(done: int, total: int, what: str) -> None:
-    """A bar on a terminal's stderr, nothing elsewhere."""
-    if not sys.stderr.isatty():
-        return
-    filled = _BAR * done // total
-    line = f"[{'#' * filled}{'.' * (_BAR - filled)}] {done}/{total} {what}"
-    click.echo(f"\r{line[:100]:<100}", err=True, nl=done == total)
