@@ -7,7 +7,8 @@ from starlette.testclient import TestClient
 
 from profiles import library
 from profiles.json_text import canonical_json
-from tests.api.conftest import BERT, NO_FIT
+from tests.api.conftest import BERT, NO_FIT, TINY
+from tests.api.life.pool import LINK
 from tuner.planning import answer
 from tuner.request import read_request
 
@@ -76,3 +77,12 @@ def test_json_is_read_under_its_names(sqlite_client: TestClient, kind: str | Non
     headers = {} if kind is None else {"Content-Type": kind}
     answered = sqlite_client.post("/v1/plans", content=canonical_json(BERT), headers=headers)
     assert answered.status_code == 200
+
+
+def test_a_cluster_of_measured_links_is_taken_as_it_was_measured(sqlite_client: TestClient) -> None:
+    """With the points of the fit, which `chimera links` writes."""
+    cluster = library.load_cluster("local-cpu").model_dump(mode="json", exclude_none=True)
+    cluster["node"]["link"] = LINK
+    answered = sqlite_client.post("/v1/plans", json=TINY | {"cluster": {"document": cluster}})
+    assert answered.status_code == 200, answered.text
+    assert answered.json()["chosen"]
