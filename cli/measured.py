@@ -60,6 +60,7 @@ def _side_by_side(model: str, plan: Plan, processes: int, **shape: Any) -> Profi
     """Measured by several processes at once; raises InputError for what they do not share a machine for."""
     from cli.sources import read_model
     from executor.measuring.neighbours import Crowd, take_crowded_profile
+    from executor.measuring.overheard import Overheard
     from executor.models.factories import is_factory
 
     if plan.device != "cpu" or is_factory(model):
@@ -68,7 +69,9 @@ def _side_by_side(model: str, plan: Plan, processes: int, **shape: Any) -> Profi
             "or for a device that each rank has for itself"
         )
     source = read_model(model)[0]
-    return take_crowded_profile(Crowd(source, processes, **_decided(source, shape)), plan)
+    with Overheard(show) as overheard:
+        crowd = Crowd(source, processes, **decided(source, shape), told=overheard.path)
+        return take_crowded_profile(crowd, plan)
 
 
 def _plan(**options: Any) -> Plan:
@@ -98,7 +101,7 @@ def _open(model: str, *, seed: int, **shape: Any) -> tuple[Any, ModelDescription
             raise InputError(f"a factory has its own {', '.join(given)}: leave the option out")
         return open_model(model, seed=seed), None, model[-200:]
     source = read_model(model)[0]
-    description = describe_model(source, **_decided(source, shape))
+    description = describe_model(source, **decided(source, shape))
     opened = open_model(
         source,
         sequence_length=description.sequence_length,
@@ -109,7 +112,7 @@ def _open(model: str, *, seed: int, **shape: Any) -> tuple[Any, ModelDescription
     return opened, description, description.name
 
 
-def _decided(source: Any, shape: dict[str, Any]) -> dict[str, Any]:
+def decided(source: Any, shape: dict[str, Any]) -> dict[str, Any]:
     """The shape of what is measured: a config.json has the defaults of `chimera plan`, a preset its own."""
     from tuner.assignments import DEFAULT_ATTENTION, DEFAULT_PRECISION
 

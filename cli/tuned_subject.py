@@ -159,6 +159,7 @@ def _cluster_of(subject: Subject) -> ClusterProfile:
 
 
 def _profile(subject: Subject, *, sizes: tuple[int, ...] | None, budget_s: float) -> Profile:
+    from cli.measured import decided
     from executor.errors import ConfigurationError, ExecutorError, ModelError
     from executor.measuring.profiling import Plan
     from executor.tuning.here import profile_here, sizes_to_profile
@@ -182,7 +183,9 @@ def _profile(subject: Subject, *, sizes: tuple[int, ...] | None, budget_s: float
         optimizer=value["optimizer"],
         accelerator=accelerator,
     )
-    shape = {name: value[name] for name in ("sequence_length", "precision", "attention")}
+    shape = decided(
+        subject.runs, {name: value[name] for name in ("sequence_length", "precision", "attention")}
+    )
     try:
         found = profile_here(subject.runs, plan, processes=processes, progress=show, **shape)
     except (ConfigurationError, ModelError) as error:
