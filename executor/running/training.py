@@ -1,6 +1,6 @@
 """How does one rank run mini-batch after mini-batch? Programs, messages and losses of its pipeline."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.distributed as dist
@@ -8,7 +8,7 @@ import torch.distributed as dist
 from executor.errors import ConfigurationError
 from executor.running.assembly import Assembly, Place
 from executor.running.batches import Batches
-from executor.running.runtime import Recorder
+from executor.running.runtime import Recorder, Updates
 from executor.running.tracks import Track, Tracks
 from executor.stages.seeding import kept_random_state
 from executor.values import Batch
@@ -23,8 +23,17 @@ _Ends = list[tuple[Place, Op]]
 class Training:
     """Runs programs on an assembly; what can be known ahead is kept for the next mini-batch."""
 
-    def __init__(self, assembly: Assembly, recorder: Recorder | None = None) -> None:
-        """`recorder` is for the program of one iteration; times are kept and dropped unless given."""
+    def __init__(
+        self,
+        assembly: Assembly,
+        recorder: Recorder | None = None,
+        *,
+        around: Callable[[Updates], Updates] | None = None,
+    ) -> None:
+        """`recorder` is for the program of one iteration; times are kept and dropped unless given.
+
+        `around` gives the updates that programs call instead of the updater's own.
+        """
         self._assembly = assembly
         self._recorder = recorder
         self._ready: dict[tuple[int, bool], tuple[Track, _Ends]] = {}
@@ -42,7 +51,8 @@ class Training:
             max_norm=assembly.settings.clip_norm,
             versioned={place: stage.update for place, stage in assembly.versioned.items()},
         )
-        self._tracks = Tracks(assembly, assembly.stages, self.updater)
+        updates = around(self.updater) if around else self.updater
+        self._tracks = Tracks(assembly, assembly.stages, updates)
 
     @property
     def weights(self) -> RankWeights:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from executor.crossover.turns import Turns
 from executor.errors import ConfigurationError
 from executor.launchers.rank_process import Rank
 from executor.running.layout import Layout
@@ -51,7 +52,11 @@ class NoSamples:
 
 def run(spec: Mapping[str, Any], rank: Rank) -> dict[str, Any]:
     """Time the iterations of the request `spec`: the fields of executor.trials.rank_result.RankResult."""
-    prepared = prepare(read_trial(dict(spec)))
+    return measure(prepare(read_trial(dict(spec))), rank)
+
+
+def measure(prepared: PreparedTrial, rank: Rank, turns: Turns | None = None) -> dict[str, Any]:
+    """Time its iterations, with `turns` in turn with other jobs."""
     request = prepared.request
     rank.progress.doing("connecting")
     dist.init_process_group("gloo", timeout=timedelta(seconds=request.timeout_s))
@@ -59,21 +64,30 @@ def run(spec: Mapping[str, Any], rank: Rank) -> dict[str, Any]:
     layout = Layout.of_process(prepared.configuration, rank.rank, processes=rank.ranks)
     recording = Recording(count_events(prepared.program, layout.rank))
     ops = event_operations(prepared.program, layout.rank)
-    runtime = _runtime(prepared, layout, WatchedRecording(recording, rank.progress, ops=ops))
+    runtime = _runtime(prepared, layout, WatchedRecording(recording, rank.progress, ops=ops), turns=turns)
     feed = NoSamples(layout.group, request.micro_batches)
+
+    def run_once(_: int) -> None:
+        if turns is not None:
+            turns.begin()
+        runtime.run(feed)
+
     whole = not prepared.program.synchronous
     rank.progress.doing("running iterations")
     measured = time_iterations(
-        lambda _: runtime.run(feed),
+        run_once,
         recording,
         iterations=1 if whole else request.iterations,
         warm_up=0 if whole else request.warm_up,
         settled=rank.memory.restart,
+        together=turns is None,
     )
     return measured.document() | {"memory": rank.memory.read().document()}
 
 
-def _runtime(prepared: PreparedTrial, layout: Layout, recorder: WatchedRecording) -> Runtime:
+def _runtime(
+    prepared: PreparedTrial, layout: Layout, recorder: WatchedRecording, *, turns: Turns | None
+) -> Runtime:
     program = prepared.program
     emulated = prepared.request.emulate
     if emulated is None:
@@ -92,7 +106,7 @@ def _runtime(prepared: PreparedTrial, layout: Layout, recorder: WatchedRecording
         works=works,
         transport=_transport(prepared, layout, works),
         collectives=updates,
-        updates=updates,
+        updates=turns.around(updates) if turns else updates,
         recorder=recorder,
     )
 

@@ -79,10 +79,12 @@ def time_iterations(
     iterations: int,
     warm_up: int,
     settled: Callable[[], None],
+    together: bool = True,
 ) -> RankIterations:
     """Run `run(number)` warm_up + iterations times on every rank; `settled` is called where timing begins.
 
-    run is one iteration of a synchronous schedule, or one program of an asynchronous one.
+    run is one iteration of a synchronous schedule, or one program of an asynchronous one. Unless `together`
+    only the first starts at an agreed moment, and each of the others where the one before it ended.
     """
     starter = Starter()
     starts, ends, moments = [], [], []
@@ -90,7 +92,7 @@ def time_iterations(
         if number == warm_up:
             gc.freeze()  # looking through what was made before could take longer than an operation
             settled()
-        start_s = starter.wait()
+        start_s = starter.wait() if together or number == 0 else time.monotonic()
         run(number)
         end_s = time.monotonic()
         if number >= warm_up:

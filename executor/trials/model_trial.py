@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
@@ -11,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from executor.crossover.turns import Turns
 from executor.launchers.rank_process import Rank
 from executor.models.sources import Model, open_model
 from executor.running.assembly import Assembly, Settings
@@ -27,6 +29,7 @@ from executor.trials.resolution import refuse_other_ties
 from executor.trials.trial_request import TrialRequest, read_trial
 from executor.trials.watched import WatchedRecording, event_operations
 from executor.values import Batch
+from executor.weights.holdings import RankWeights
 
 CHECKED_STEPS = 2
 
@@ -56,7 +59,14 @@ class HeldLayers(Sequence[nn.Module]):
 
 def run(spec: Mapping[str, Any], rank: Rank) -> dict[str, Any]:
     """Check if asked, then time the iterations of the request: the fields of a RankResult."""
-    prepared = prepare(read_trial(dict(spec)))
+    return measure(prepare(read_trial(dict(spec))), rank)
+
+
+def measure(prepared: PreparedTrial, rank: Rank, turns: Turns | None = None) -> dict[str, Any]:
+    """Check if asked, then time its iterations, with `turns` in turn with other jobs.
+
+    In turns the weights are told by their digest as well.
+    """
     request = prepared.request
     rank.progress.doing("connecting")
     dist.init_process_group(_backend(request, rank), timeout=timedelta(seconds=request.timeout_s))
@@ -73,18 +83,20 @@ def run(spec: Mapping[str, Any], rank: Rank) -> dict[str, Any]:
     rank.memory.free()
     rank.progress.doing("building the stages")
     recording = Recording(count_events(prepared.program, _layout(prepared, rank).rank))
-    training = _train(prepared, model, rank, recording=recording)
+    training = _train(prepared, model, rank, recording=recording, turns=turns)
     batches = _batches(model, request, request.warm_up + request.iterations)
     whole = not prepared.program.synchronous
     rank.progress.doing("running iterations")
     measured = time_iterations(
-        lambda number: _run(training, batches if whole else [batches[number]]),
+        lambda number: _run(training, batches if whole else [batches[number]], turns),
         recording,
         iterations=1 if whole else request.iterations,
         warm_up=0 if whole else request.warm_up,
         settled=rank.memory.restart,
+        together=turns is None,
     )
-    return measured.document() | {"memory": rank.memory.read().document(), "check": check}
+    result = measured.document() | {"memory": rank.memory.read().document(), "check": check}
+    return result if turns is None else result | {"weights_digest": weights_digest(training.weights)}
 
 
 def layer_counts(model: Model, stages: int, blocks: Sequence[int] | None = None) -> tuple[int, ...]:
@@ -96,7 +108,19 @@ def layer_counts(model: Model, stages: int, blocks: Sequence[int] | None = None)
     return tuple(counts)
 
 
-def _run(training: Training, batches: Sequence[Batch]) -> None:
+def weights_digest(weights: RankWeights) -> str:
+    """SHA-256 of the bits of all parameters and buffers that a rank holds."""
+    digest = hashlib.sha256()
+    for stage in weights.held:
+        for name, tensor in [*stage.parameters(), *stage.buffers()]:
+            digest.update(f"{stage.pipe} {name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _run(training: Training, batches: Sequence[Batch], turns: Turns | None) -> None:
+    if turns is not None:
+        turns.begin()
     training.run(batches)
     if training.on_cuda:
         torch.cuda.synchronize()
@@ -114,7 +138,12 @@ def _layout(prepared: PreparedTrial, rank: Rank) -> Layout:
 
 
 def _train(
-    prepared: PreparedTrial, model: Model, rank: Rank, *, recording: Recording | None = None
+    prepared: PreparedTrial,
+    model: Model,
+    rank: Rank,
+    *,
+    recording: Recording | None = None,
+    turns: Turns | None = None,
 ) -> Training:
     """The assembled pipeline; its times go to `recording`, its progress to the watchdog."""
     request, program, layout = prepared.request, prepared.program, _layout(prepared, rank)
@@ -144,7 +173,8 @@ def _train(
     )
     ops = event_operations(program, layout.rank)
     kept = recording or Recording(len(ops))
-    return Training(assembly, WatchedRecording(kept, rank.progress, ops=ops))
+    watched = WatchedRecording(kept, rank.progress, ops=ops)
+    return Training(assembly, watched, around=turns.around if turns else None)
 
 
 def _batches(model: Model, request: TrialRequest, count: int) -> list[Batch]:

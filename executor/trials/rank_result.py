@@ -25,6 +25,8 @@ class RankResult:
     """max_gradient_error, max_weight_error, loss_error, passed; the same from every rank."""
     shared_clock: bool = True
     """Whether all ranks ran on one machine, so that their times can be compared."""
+    weights_digest: str | None = None
+    """Of the bits of its weights after the last iteration, where jobs that trained took turns."""
 
 
 def on_one_clock(ranks: Sequence[RankResult]) -> tuple[RankResult, ...]:
