@@ -55,7 +55,7 @@ def learn(
                 torch.autograd.backward(mean, torch.full_like(mean, count / total))
             summed += count * mean.item()
         learnt.losses.append(summed / total)
-        learnt.gradients = {name: gradient.clone() for name, gradient in _gradients(layers)}
+        learnt.gradients = {name: gradient.to_dense().clone() for name, gradient in _gradients(layers)}
         if clip_norm is not None:
             nn.utils.clip_grad_norm_(trained, clip_norm)
         if stepper is not None:
