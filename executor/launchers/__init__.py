@@ -1,1 +1,1 @@
-"""How are the ranks of a run started, watched and ended? On this machine: `executor.launchers.local`."""
+"""How are the ranks of a run started, watched and ended? By one of the launchers that `launcher` finds."""
