@@ -90,6 +90,19 @@ class BySamples(nn.Module):
         return x[x[:, 0] >= 0]
 
 
+class Spare(nn.Module):
+    """Has a weight that it does not use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(WIDTH, WIDTH, dtype=DOUBLE)
+        self.spare = nn.Parameter(torch.ones(3, dtype=DOUBLE))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, h] -> [B, h]."""
+        return torch.tanh(self.linear(x))
+
+
 class Fails(nn.Module):
     """Raises whatever comes."""
 
@@ -164,6 +177,12 @@ def hooked() -> list[nn.Module]:
 def by_samples() -> list[nn.Module]:
     """A layer whose output has a shape that depends on values."""
     return [*net(3), BySamples(), *net(4)]
+
+
+def spare() -> list[nn.Module]:
+    """Every layer has a weight too many."""
+    torch.manual_seed(0)
+    return [Spare() for _ in range(8)]
 
 
 def failing() -> list[nn.Module]:

@@ -170,6 +170,12 @@ def test_what_is_not_trained_stays_and_the_rest_learns(four: Ranks, layers: Any)
     check(four, cases)
 
 
+def test_a_weight_that_is_not_used_stays(four: Ranks) -> None:
+    """One process has no gradient for it, and a pipeline zeros."""
+    layouts = [layout("dapple", 1, 4, 4), layout("chimera", 2, 2, 4)]
+    check(four, [Case(one, layers=nets.spare, optimizer=adam) for one in layouts])
+
+
 def train(rank: int, world_size: int, case: Case) -> list[float]:
     """The losses of a case, whose errors end the process."""
     pipeline = Pipeline(

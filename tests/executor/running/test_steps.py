@@ -127,6 +127,19 @@ def test_a_loss_is_added_up_in_the_order_of_the_micro_batches(four: Ranks) -> No
     assert four.run(first_losses, cases) == [[True] * len(cases)] * 4
 
 
+def without_gradients(rank: int, world_size: int, configuration: Configuration) -> bool:
+    """Whether a pipeline learns where its caller has turned gradients off."""
+    pipeline = made(configuration)
+    with torch.no_grad():
+        losses = pipeline.train(mini_batches())
+    return pipeline.check(losses, Case(configuration).reference()).passes("float64")
+
+
+def test_a_caller_may_have_turned_gradients_off(four: Ranks) -> None:
+    """Shapes are found, and steps taken, as ever."""
+    assert four.run(without_gradients, layout("chimera", 1, 4, 4)) == [True] * 4
+
+
 def other_shapes(rank: int, world_size: int, names: list[str]) -> list[str]:
     """Schedules under which a step of another shape is not that of one process."""
     generator = torch.Generator().manual_seed(5)
