@@ -113,7 +113,7 @@ wheel-check: $(VENV)/.ready  ## Build the wheel and use it in an empty environme
 	@$(RUN) -m pytest tests/system/test_wheel.py $(PYTEST_ARGS)
 
 bench: $(VENV)/.ready  ## Print the numbers of every benchmark
-	@for script in $(filter-out benchmarks/gpu_checks.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(RUN) "$$script" $(BENCH_ARGS); done
+	@for script in $(filter-out benchmarks/gpu_checks.py benchmarks/tuned_choice.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(RUN) "$$script" $(BENCH_ARGS); done
 
 clean:  ## Remove everything the other targets made
 	rm -rf $(VENV) $(DEMO_VENV) dist build demo-output .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

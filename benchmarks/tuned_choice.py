@@ -5,7 +5,8 @@
 tiny-gpt on two processes: layers and links are measured, then trials are made until nothing can win or they
 are spent, as `chimera tune` makes them. After that every configuration is run once. The best of those and the
 choice of the tuning run five more times, in turn, so that both meet the same disturbances, and their medians
-are compared. Bars: the choice is at most 5 % slower than the best, with at most half of the trials.
+are compared. Bars: the choice is at most 5 % slower than the best, with at most half of the trials. These are
+about 170 runs of several seconds each, so `make bench` leaves it out.
 """
 
 import argparse
