@@ -12,7 +12,7 @@ from api.questions import Question, accelerator_of, question_of
 from api.queue import NewJob
 from api.service import Service
 from api.study_events import move
-from api.study_trials import add_trial, as_row, end_trials, has_ended, read_trials
+from api.study_trials import add_trial, as_row, end_trials, has_ended, read_trials, read_unended
 from api.tables import Study, StudyStatus
 from api.timelines import as_calibrated
 from api.turns import Turn, held
@@ -75,10 +75,10 @@ def measure(service: Service, turn: Turn) -> bool:
 def _collect(service: Service, turn: Turn) -> bool:
     """Write down what came of jobs that have ended; whether there were any."""
     with service.database.reading() as session:
-        news = has_ended(session, read_trials(session, turn.study_id))
+        news = has_ended(session, read_unended(session, turn.study_id))
     if news:
         with held(service, turn) as (session, study):
-            end_trials(session, study, read_trials(session, study.id), now=service.clock())
+            end_trials(session, study, read_unended(session, study.id), now=service.clock())
     return news
 
 

@@ -28,6 +28,12 @@ def read_trials(session: Session, study_id: str) -> list[StudyTrial]:
     return list(session.scalars(query))
 
 
+def read_unended(session: Session, study_id: str) -> list[StudyTrial]:
+    """The rows of a study that are not known to have ended."""
+    query = select(StudyTrial).where(StudyTrial.study_id == study_id, StudyTrial.status.in_(UNENDED))
+    return list(session.scalars(query.order_by(StudyTrial.number)))
+
+
 def jobs_of(session: Session, trials: list[StudyTrial]) -> dict[str, JobRow]:
     """The jobs of the trials that have not ended, by id."""
     wanted = [trial.job_id for trial in trials if trial.status in UNENDED]
