@@ -26,6 +26,8 @@ def describe(score: Score, calibration: Calibration | None) -> Iterator[str]:
         yield from _learnt(each)
     for reason in score.skipped[:SHOWN_ROWS]:
         yield f"Skipped: {reason}"
+    for note in score.notes[:SHOWN_ROWS]:
+        yield f"Note: {note}"
 
 
 def _headline(score: Score) -> Iterator[str]:

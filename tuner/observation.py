@@ -50,9 +50,15 @@ class Predictor:
         self._inputs, self._evaluated, self._index = evaluator.inputs, evaluated, index
         self._rehearsal = Rehearsal(evaluator)
         self._sizes = evaluated.micro_batch_sizes
+        self._layers = evaluator.layers
         self.synchronous = evaluated.variant.scheme.synchronous
         self.values = values_of(evaluator.inputs.cluster.software)
         """The coefficients of the cluster that the configuration was evaluated on."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was estimated or extrapolated in the times of layers, and what of them cannot be true."""
+        return self._layers.sources(self._sizes).notes
 
     @property
     def block_backward_s(self) -> float:

@@ -8,7 +8,10 @@ from profiles.timings import TypeTimings
 
 FASTEST = 3.0
 """Times the data sheet's peak: faster than clocks and sheets explain."""
-SLOWEST = 1e-7
+SLOWEST = 3e-4
+"""Share of the peak below which no device computes: milliseconds or more read as seconds."""
+SLOWEST_MOVING = 1e-7
+"""The same where there is nothing to compute but bytes to move, of which the peak says little."""
 SHORTEST_WORK_S = 1e-5
 """Work below which little more than a launch is timed."""
 FALL = 0.9
@@ -26,7 +29,8 @@ def doubts(layer: Layer, timings: TypeTimings, *, peak_flops: float) -> Iterator
     for point in timings.points:
         work_s = (layer.forward_flops + layer.backward_flops) * point.micro_batch_size / peak_flops
         taken_s = point.forward_s + point.backward_s
-        if work_s > FASTEST * taken_s or taken_s > max(work_s, SHORTEST_WORK_S) / SLOWEST:
+        slowest = SLOWEST if work_s else SLOWEST_MOVING
+        if work_s > FASTEST * taken_s or taken_s > max(work_s, SHORTEST_WORK_S) / slowest:
             yield (
                 f"{timings.type} at B={point.micro_batch_size} is said to take {taken_s:.3g} s, where the "
                 f"accelerator's peak gives {work_s:.3g} s: are the times in seconds, and of this accelerator?"

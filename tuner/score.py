@@ -1,6 +1,6 @@
 """How near do predictions come to a document of measurements, plain or calibrated on others?"""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 import numpy as np
@@ -105,6 +105,8 @@ class Score(ErrorSummary):
     exact_best: float | None
     """How often the pick is the best."""
     skipped: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    """What is doubtful in the profiles that were given, and what was estimated or extrapolated in them."""
 
     def to_json(self) -> str:
         """Canonical text."""
@@ -160,7 +162,14 @@ def score(
         mean_regret=mean_regret(picked),
         exact_best=exact_best(picked),
         skipped=tuple(skipped),
+        notes=_notes(observations, {profile.description.name for profile in profiles}),
     )
+
+
+def _notes(observations: Sequence[Observation], profiled: Collection[str]) -> tuple[str, ...]:
+    """Each once, of the measurements whose model has a profile."""
+    told = (note for each in observations if each.model in profiled for note in each.predictor.notes)
+    return tuple(dict.fromkeys(told))
 
 
 def _has_flush(observation: Observation) -> bool:

@@ -110,7 +110,7 @@ def test_sizes_between_which_a_profile_has_gaps_are_interpolated() -> None:
     assert sparse.predicted.iteration_s == pytest.approx(dense.predicted.iteration_s, rel=1e-12)
 
 
-@pytest.mark.parametrize("scale", [1e9, 1e-9])
+@pytest.mark.parametrize("scale", [1e9, 1e6, 1e-6, 1e-9])
 def test_times_in_other_units_are_told(scale: float) -> None:
     """Nanoseconds for seconds, or the other way round: what the accelerator's peak gives stands beside."""
     told = notes(profile(point(1, scale), point(2, scale)), micro_batch_size=2)
