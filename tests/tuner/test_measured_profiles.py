@@ -7,6 +7,7 @@ import pytest
 
 from profiles import library
 from profiles.errors import MalformedDocumentError
+from profiles.measurement import MeasuredConfiguration, Measurement, Measurements
 from profiles.timings import Profile
 from tests.tuner.factories import make_plan
 from tuner.configuration import Configuration
@@ -17,6 +18,7 @@ from tuner.inputs import gather
 from tuner.plan import Plan
 from tuner.request import read_request
 from tuner.schedules import find_scheme
+from tuner.score import score
 from tuner.space import Layout
 
 KINDS = ("embedding", "block", "head", "loss")
@@ -115,6 +117,20 @@ def test_times_in_other_units_are_told(scale: float) -> None:
     """Nanoseconds for seconds, or the other way round: what the accelerator's peak gives stands beside."""
     told = notes(profile(point(1, scale), point(2, scale)), micro_batch_size=2)
     assert any("are the times in seconds" in note for note in told)
+
+
+def test_a_score_tells_what_is_doubtful_in_its_profiles() -> None:
+    """As a plan does: the units, and sizes beyond those measured."""
+    taken = profile(point(1, 1e6))
+    shape = taken.description
+    ran = MeasuredConfiguration(schedule="dapple", width=1, depth=2, micro_batch_size=2, mini_batch_size=8)
+    row = Measurement(
+        model=shape.name, cluster="local-cpu", devices=2, sequence_length=shape.sequence_length,
+        precision=shape.precision, configuration=ran, status="ok", iteration_s=1.0,
+    )  # fmt: skip
+    notes = score(Measurements(source="made up", measurements=(row,)), library, profiles=[taken]).notes
+    assert any("are the times in seconds" in note for note in notes)
+    assert any("at B=2 are extrapolated" in note for note in notes)
 
 
 def test_times_that_fall_are_told() -> None:
