@@ -66,18 +66,19 @@ class Site:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """One for all tests; nothing is left on it between them."""
-    mark = uuid4().hex
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(MARK, mark)
+        remains = Remains(uuid4().hex, tmp_path_factory.mktemp("nothing"))
+        patch.setenv(MARK, remains.mark)
         with ray_site(1, 1, 2) as address:
-            yield Site(address, Remains(mark, tmp_path_factory.mktemp("nothing")))
+            patch.setenv("TMPDIR", str(remains.folder))  # of the runs; Ray's own nodes keep theirs
+            yield Site(address, remains)
 
 
 @pytest.fixture(autouse=True)
 def nothing_left(site: Site) -> Iterator[None]:
     """After each test."""
     yield
-    site.wait_for(lambda: not site.ours())
+    site.wait_for(lambda: not site.ours() and not any(site.remains.folder.iterdir()))
 
 
 def told(result: Result) -> Any:

@@ -54,7 +54,7 @@ class Site:
         words = ("run", "--launcher", "slurm", "--json", "--gpus-per-rank", "1", *run, *options)
         layout = ("--depth", str(depth), "--iterations", str(iterations))
         environment = dict(os.environ) | self.environment | {MARK: self.remains.mark}
-        environment["CHIMERA_SHARED_FOLDER"] = str(self.shared)
+        environment |= {"CHIMERA_SHARED_FOLDER": str(self.shared), "TMPDIR": str(self.shared)}
         return start(*words, *layout, cwd=self.shared.parent, environment=environment)
 
     def ask(self, *command: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -48,9 +49,10 @@ def longest_s(launch: Launch, wanted: Wanted) -> float:
 class Caller(Lifeline):
     """Whoever asked for a run, seen from its keeper."""
 
-    def __init__(self, caller: int) -> None:
+    def __init__(self, caller: int, scratch: str) -> None:
         """Stdout becomes the caller's alone; what libraries print there goes to stderr."""
         super().__init__(caller)
+        self._scratch = scratch
         self._answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
         os.dup2(2, 1)
 
@@ -63,13 +65,17 @@ class Caller(Lifeline):
         """The answer that the gang never began."""
         self.say(ended=asdict(ended), elapsed_s=0.0)
 
+    def leave(self) -> None:
+        """Remove what the caller made for this run, who may be gone."""
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
 
 def keep(run: Callable[[Launch, Wanted, Caller], Document]) -> int:
     """Run a launch for the caller: CALLER LAUNCH SCRATCH WANTED, as `executor.launchers.asking` gives them.
 
     `run` raises UnplacedError, or Abandoned when it has taken everything back.
     """
-    caller = Caller(int(sys.argv[1]))
+    caller = Caller(int(sys.argv[1]), sys.argv[3])
     caller.listen()
     launch, wanted = read_launch(sys.argv[2]), Wanted.read(json.loads(sys.argv[4]))
     try:
@@ -78,4 +84,6 @@ def keep(run: Callable[[Launch, Wanted, Caller], Document]) -> int:
         caller.say_ended(error.ended)
     except (Abandoned, BrokenPipeError):
         return 1
+    finally:
+        caller.leave()
     return 0

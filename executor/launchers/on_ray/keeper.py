@@ -77,10 +77,12 @@ def _guard(connected: threading.Event, address: str, caller: Caller) -> None:
     deadline = time.monotonic() + _CONNECT_S
     while not connected.wait(0.5):
         if caller.cut:
+            caller.leave()
             os._exit(1)
         if time.monotonic() > deadline:
             message = f"the Ray cluster at {address!r} did not answer within {_CONNECT_S:g} s: is it running?"
             caller.say_ended(Ended(Status.FAILED, message))
+            caller.leave()
             os._exit(0)
 
 
