@@ -28,6 +28,7 @@ _LIGHT = {
 def ray_site(*cpus: int) -> Iterator[str]:
     """The address of a cluster whose nodes have so many CPUs each."""
     folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))  # short, for the names of sockets
+    (folder / "ray").mkdir()  # in which Ray writes down where the newest cluster is
     command = [sys.executable, "-P", "-m", "tests.system.ray_site", str(folder), *map(str, cpus)]
     with (folder / "site.log").open("wb") as log:
         site = subprocess.Popen(
@@ -35,7 +36,7 @@ def ray_site(*cpus: int) -> Iterator[str]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
-            env=os.environ | _LIGHT,
+            env=os.environ | _LIGHT | {"TMPDIR": str(folder)},
             start_new_session=True,
         )
     try:
