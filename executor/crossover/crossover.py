@@ -28,7 +28,6 @@ from executor.trials.prepared_trial import PreparedTrial
 from executor.trials.resolution import resolve
 from executor.trials.trial import Trial, run_trial
 from executor.trials.trial_request import TrialRequest
-from tuner.operation_costs import Floats
 
 
 @dataclass(frozen=True)
@@ -49,10 +48,12 @@ class CrossoverRun:
 
     @property
     def period_s(self) -> float | None:
-        """Seconds for an iteration of every job in steady state; None unless all ended well."""
-        if any(trial.status != Status.OK for trial in self.trials):
-            return None
-        return float(np.median(np.concatenate([steady_periods(trial) for trial in self.trials])))
+        """Seconds for an iteration of every job in steady state; None unless all ended well.
+
+        The median from an end of an iteration to the job's next, while all jobs were running; None where they
+        were not long enough.
+        """
+        return _period_s(self.trials)
 
     @property
     def measured_speedup(self) -> float | None:
@@ -118,23 +119,26 @@ def run_crossover(
             if tell is not None:
                 tell(f"job {number} alone")
             solo += _run_together([job])
-        solo_s = _medians(solo)
     if tell is not None:
         tell(f"{len(prepared)} jobs in turns")
     trials = _run_together(prepared)
-    return CrossoverRun(tuple(trials), tuple(solo), None if solo_s is None else tuple(solo_s))
+    times = [_period_s([each]) for each in solo] if solo_s is None else solo_s
+    known = tuple(seconds for seconds in times if seconds is not None)
+    return CrossoverRun(tuple(trials), tuple(solo), known if len(known) == len(prepared) else None)
 
 
-def steady_periods(trial: Trial) -> Floats:
-    """From the end of an iteration to that of the next; the last has no other job beside it [k]."""
-    ends = np.max([rank.end_s for rank in trial.ranks], axis=0)
-    return np.diff(ends[:-1])
+def _period_s(trials: Sequence[Trial]) -> float | None:
+    """From the first timed iteration of the last job to come, to the last but one of the first to leave.
 
-
-def _medians(trials: Sequence[Trial]) -> list[float] | None:
+    Beside the very last iteration of a job the next one computes no more.
+    """
     if any(trial.status != Status.OK for trial in trials):
         return None
-    return [float(np.median(steady_periods(trial))) for trial in trials]
+    ends = [np.max([rank.end_s for rank in trial.ranks], axis=0) for trial in trials]
+    from_s, until_s = max(each[0] for each in ends), min(each[-2] for each in ends)
+    periods = [np.diff(each[(each >= from_s) & (each <= until_s)]) for each in ends]
+    together = np.concatenate(periods)
+    return float(np.median(together)) if len(together) else None
 
 
 class _SeatedLauncher(LocalLauncher):
