@@ -5,7 +5,6 @@ waits for all of them. Sums alone: the weights n_m / Σn of the loss are all the
 gradients are compressed, those weighted ones are, and everything later works on the sum that was agreed.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch.distributed as dist
@@ -19,6 +18,7 @@ from executor.errors import ConfigurationError
 from executor.weights.gradients import FlatGradients
 from executor.weights.groups import ParameterGroups
 from executor.weights.holdings import RankWeights
+from executor.weights.precision import LossScale
 from executor.weights.state import GroupState
 from tuner.compression import NONE, Compression
 from tuner.schedules.program import Collective, Op
@@ -45,8 +45,8 @@ class Synchronizer:
         self.wire = wire or Wire()
         """Counts what is sent."""
         self.compressor = Compressor(compression, wire=self.wire, seed=seed)
-        self.loss_factor: Callable[[], float] = lambda: 1.0
-        """The loss scale that is in the gradients."""
+        self.loss_scale: LossScale | None = None
+        """What is in the gradients; the updater's own."""
         self.started = 0
         """Collectives since the start."""
 
@@ -132,4 +132,5 @@ class Synchronizer:
             replica=dist.get_group_rank(process_group, self._rank),
             replicas=process_group.size(),
         )
-        return self.compressor.start(unit, process_group, length=used, scale=self.loss_factor())
+        scale = 1.0 if self.loss_scale is None else self.loss_scale.value
+        return self.compressor.start(unit, process_group, length=used, scale=scale)

@@ -61,7 +61,7 @@ class Updater:
                 max_norm=max_norm,
                 compressed=synchronizer.compressor.compression.name != "none",
             )
-        synchronizer.loss_factor = lambda: self.loss_factor
+        synchronizer.loss_scale = self.loss_scale
         self._left = 0
         """UPDATEs of the round that are still to come."""
         self.factor: float | None = 1.0
