@@ -156,7 +156,7 @@ class TrialResult(Part):
     status: Literal["ok", "out_of_memory", "failed", "timed_out"]
     measured_iteration_s: Spread | None = None
     peak_memory_bytes: Annotated[tuple[Count, ...], Field(max_length=100_000)] = ()
-    """Of each rank."""
+    """Of each rank, from nothing: what Python and torch take is in it, as in a plan."""
     software: Annotated[str, Field(max_length=500)] = ""
     rank: Count | None = None
     """The rank that failed first."""

@@ -19,9 +19,9 @@ from executor.trials.prepared_trial import PreparedTrial, prepare
 from executor.trials.trial import Trial as Run
 from executor.trials.trial import run_trial
 from executor.trials.trial_request import read_trial
+from executor.trials.trial_result import result_of
 from profiles import library
 from profiles.timings import Profile
-from tuner.assignments import Spread, TrialResult
 from tuner.configuration import Configuration
 from tuner.enactment import Expectation, expect
 from tuner.errors import TunerError
@@ -105,17 +105,3 @@ class Bench:
             "seed": self.how.seed,
         }
         return prepare(read_trial(value)), expected
-
-
-def result_of(run: Run) -> TrialResult:
-    """What a run gave, its memory counted from nothing, as a plan counts it."""
-    told, failure = run.document(), run.outcome.failure
-    spread = told["measured_iteration_s"]
-    return TrialResult(
-        status=run.status.value,
-        measured_iteration_s=Spread(**spread) if spread else None,
-        peak_memory_bytes=tuple(rank["peak_bytes"] for rank in told["memory"]),
-        elapsed_s=run.outcome.elapsed_s,
-        machine_quiet=run.quiet if run.ranks else None,
-        message=failure.message[:_LONGEST_MESSAGE] if failure else None,
-    )

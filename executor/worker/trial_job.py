@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import platform
-import signal
-from importlib.metadata import version
 from typing import Any
 
 from executor.errors import ConfigurationError
 from executor.launchers.launcher import find_launcher
-from executor.launchers.outcome import Failure
 from executor.trials.compared_trace import compared_trace
 from executor.trials.resolution import resolve
 from executor.trials.trial import Trial as Run
 from executor.trials.trial import run_trial
 from executor.trials.trial_request import TrialRequest, read_trial
+from executor.trials.trial_result import result_of
 from executor.worker.answer import Answer, LostError, Tell
 from executor.worker.model_source import model_source
 from executor.worker.surroundings import Surroundings, torch_device
 from profiles import library
 from profiles.document import Attention
-from tuner.assignments import DEFAULT_ATTENTION, DEFAULT_PRECISION, Spread, Trial, TrialResult
+from tuner.assignments import DEFAULT_ATTENTION, DEFAULT_PRECISION, Trial
 from tuner.attachments import Attachment
 from tuner.messages import DeviceGroup
-
-_LONGEST_MESSAGE = 4_000
-_LONGEST_OPERATION = 200
 
 
 def run_trial_job(asked: Trial, here: Surroundings, tell: Tell) -> Answer:
@@ -47,7 +41,7 @@ def run_trial_job(asked: Trial, here: Surroundings, tell: Tell) -> Answer:
         tell=lambda text: tell({"doing": text}),
     )
     _refuse_lost(trial)
-    return Answer(_result(trial), tuple(filter(None, _attachments(trial, with_trace=asked.trace))))
+    return Answer(result_of(trial), tuple(filter(None, _attachments(trial, with_trace=asked.trace))))
 
 
 def _request(asked: Trial, group: DeviceGroup, *, here: Surroundings) -> TrialRequest:
@@ -112,43 +106,6 @@ def _refuse_lost(trial: Run) -> None:
     failure = trial.outcome.failure
     if failure is not None and failure.lost:
         raise LostError(failure.message, trial.outcome.document())
-
-
-def _result(trial: Run) -> TrialResult:
-    told, failure = trial.document(), trial.outcome.failure
-    spread = told["measured_iteration_s"]
-    return TrialResult(
-        status=trial.status.value,
-        measured_iteration_s=Spread(**spread) if spread else None,
-        peak_memory_bytes=tuple(told["peak_memory_bytes"]),
-        software=f"torch {version('torch')}, python {platform.python_version()}",
-        elapsed_s=trial.outcome.elapsed_s,
-        iterations_kept=sum(trial.kept) if trial.kept else None,
-        machine_quiet=trial.quiet if trial.ranks else None,
-        **(_told(failure) if failure else {}),
-    )
-
-
-def _told(failure: Failure) -> dict[str, Any]:
-    operation = failure.operation
-    text = operation.text if operation else failure.activity
-    return {
-        "rank": failure.rank,
-        "operation": text[:_LONGEST_OPERATION] or None,
-        "micro_batch": operation.micro_batch if operation and operation.micro_batch >= 0 else None,
-        "wanted_bytes": failure.requested_bytes,
-        "exit_code": failure.exit_code,
-        "signal": _signal_number(failure.signal),
-        "message": failure.message[:_LONGEST_MESSAGE] or None,
-    }
-
-
-def _signal_number(name: str | None) -> int | None:
-    """The number behind `executor.launchers.outcome.signal_name`."""
-    if name is None:
-        return None
-    known = signal.Signals.__members__.get(name)
-    return int(known) if known else int(name.rpartition(" ")[2])
 
 
 def _attachments(trial: Run, *, with_trace: bool) -> list[Attachment | None]:

@@ -6,7 +6,8 @@ from executor.launchers.outcome import Failure, Outcome, Status
 from executor.trials.prepared_trial import prepare
 from executor.trials.trial import RankResult, Trial
 from executor.trials.trial_request import read_trial
-from executor.tuning.bench import Bench, How, result_of
+from executor.trials.trial_result import result_of
+from executor.tuning.bench import Bench, How
 from profiles import library
 from tests.tuner.factories import make_request
 from tuner.configuration import Configuration
