@@ -53,6 +53,13 @@ def _named_or_inline(value: Any, info: ValidationInfo) -> Any:
     return value
 
 
+def _tuples(value: Any) -> Any:
+    """JSON has lists where documents have tuples."""
+    if isinstance(value, dict):
+        return {key: _tuples(entry) for key, entry in value.items()}
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
 class InlineModel(BaseModel):
     """A model that is not a preset: a Hugging Face configuration, or the id of a stored profile."""
 
@@ -77,7 +84,7 @@ class InlineCluster(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    document: ClusterProfile
+    document: Annotated[ClusterProfile, BeforeValidator(_tuples)]
     """A ClusterProfile document."""
 
 
