@@ -34,12 +34,15 @@ def _headline(score: Score) -> Iterator[str]:
     if score.mape is None or score.max is None or score.bias is None:
         yield "No measurement of a schedule with a flush has a time to compare."
         return
-    how = "calibrated" if score.calibration else "from data sheets and the cluster's own coefficients"
+    applies = any(row.low is not None for row in score.rows)
+    how = "calibrated" if applies else "from data sheets and the cluster's own coefficients"
+    if score.calibration and not applies:
+        yield "The calibration was made on other clusters, and says nothing of these measurements."
     yield (
         f"{score.count} measured iterations, predicted {how}: mean error {percent(score.mape)}, "
         f"largest {percent(score.max)}, bias {score.bias:+.1%}."
     )
-    if score.calibration and score.uncalibrated.mape is not None:
+    if applies and score.uncalibrated.mape is not None:
         seen = " The calibration has seen these measurements." if score.in_sample else ""
         yield f"Without the calibration the mean error is {percent(score.uncalibrated.mape)}.{seen}"
     if score.error_bar_coverage is not None:

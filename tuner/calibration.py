@@ -26,6 +26,8 @@ from tuner.robust_fit import Lines
 LEVEL = 0.9
 """Share of measurements that error bars are to hold."""
 
+_WIDEST = 50.0
+"""Logarithm of the end of an error bar over the prediction, beyond which it says nothing."""
 _OWN_GAIN = 1.0
 """A model's own coefficients are taken where their error is below this share of that of the common ones."""
 
@@ -95,7 +97,7 @@ def fit_by_model(rows: Sequence[Lines], level: float) -> list[tuple[str | None, 
 
 def correct(line: Line, chosen: CalibrationSet) -> Corrected:
     """The prediction of `line`, which was simulated at the coefficients of `chosen`, with its error bar."""
-    half = chosen.reach * deviation(chosen, line.gradient / line.value_s)
+    half = min(_WIDEST, chosen.reach * deviation(chosen, line.gradient / line.value_s))
     return Corrected(line.value_s, line.value_s * exp(-half), line.value_s * exp(half))
 
 

@@ -148,6 +148,15 @@ def test_a_calibration_with_other_coefficients_is_refused(
         )
 
 
+def test_an_error_bar_that_says_nothing_is_still_a_number(learnt: Calibration) -> None:
+    """However wide a calibration that was tampered with makes it."""
+    wide = learnt.sets[0].model_copy(update={"reach": 1e9})
+    (row,) = observe([make_measurement()], library)[0]
+    bar = corrected(row, learnt.model_copy(update={"sets": (wide,)}))
+    assert bar is not None
+    assert 0 < bar.low_s < bar.iteration_s < bar.high_s < float("inf")
+
+
 def test_a_calibration_of_another_cluster_is_refused(learnt: Calibration) -> None:
     """Naming the cluster it was made on."""
     with pytest.raises(CalibrationError, match="made on piz-daint"):
