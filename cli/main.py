@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import click
 
+from cli.ci import ci
 from cli.crossover import crossover
 from cli.database import database
 from cli.errors import BAD_INPUT, DONE, NOT_ANSWERED, exit_code, told
@@ -41,7 +42,7 @@ def app(debug: bool) -> None:
 
 
 COMMANDS = (
-    plan, simulate, run_command, tune, score, crossover, list_documents, profile, links, import_group,
+    plan, simulate, run_command, tune, score, crossover, ci, list_documents, profile, links, import_group,
     submit, watch, report, export, cancel, serve, worker, key, database,
 )  # fmt: skip
 for command in COMMANDS:

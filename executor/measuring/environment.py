@@ -34,6 +34,11 @@ def describe_environment(device: torch.device, *, threads: int) -> Environment:
     )
 
 
+def describe_host(device: str, *, threads: int) -> Environment:
+    """The same for a device by name, for callers that do not import torch."""
+    return describe_environment(torch.device(device), threads=threads)
+
+
 def accelerator_of(device: torch.device) -> str:
     """The name of the data sheet of a device; raises ConfigurationError where none is like it."""
     if device.type == "cpu":

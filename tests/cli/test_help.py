@@ -55,7 +55,7 @@ def test_help_lists_only_commands_that_exist(chimera: Shell) -> None:
     """Nothing is promised."""
     measuring = {"run", "tune", "score", "profile", "links"}
     serving = {"serve", "worker", "key", "database"}
-    promised = {"plan", "simulate", "list", "import"} | serving | measuring | ASKING
+    promised = {"plan", "simulate", "list", "import", "ci", "crossover"} | serving | measuring | ASKING
     assert set(app.commands) == promised
     assert all(name in chimera("--help").out for name in app.commands)
 

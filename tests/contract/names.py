@@ -20,6 +20,8 @@ from tuner.assignments import ProfileJobRequest, Trial, TrialResult
 from tuner.crossover import Crossover
 from tuner.job_documents import JobDocument, WorkerEntry
 from tuner.messages import Claim, Finish, FinishReply, Heartbeat, HeartbeatReply, Job
+from tuner.regressions.answer import CiAnswer
+from tuner.regressions.records import Baseline
 from tuner.score import Score
 from tuner.simulation_answer import SimulationAnswer
 from tuner.tuning import Tuning
@@ -55,6 +57,8 @@ SCHEMAS: dict[str, tuple[type[BaseModel], str]] = {
     "score": (Score, "serialization"),
     "tuning": (Tuning, "serialization"),
     "crossover": (Crossover, "serialization"),
+    "ci": (CiAnswer, "serialization"),
+    "ci_baseline": (Baseline, "validation"),
 }
 """Documents whose schema is kept here, and how each travels."""
 

@@ -1,0 +1,145 @@
+"""Is a model as good as its baseline, can that be told at all, and what alone changed?"""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Literal
+
+from profiles.timings import Profile
+from tuner.regressions.answer import Change, ModelAnswer, Source, Status
+from tuner.regressions.layers import larger_layers, noise_of, slower_layers
+from tuner.regressions.manifest import Thresholds
+from tuner.regressions.outcomes import changed_outcome
+from tuner.regressions.records import ModelRecord
+from tuner.regressions.shapes import changed_shapes
+
+_TIMED = {"slower_layer", "lower_throughput"}
+
+
+def compare(
+    before: ModelRecord | None, after: ModelRecord, thresholds: Thresholds, *, source: Source
+) -> ModelAnswer:
+    """The model against its record in the baseline; what was never recorded is new."""
+    if before is None:
+        return _answer(after, "new", (), cause=None, source=source)
+    old, new = before.profile, after.profile
+    apart = (*_devices(old, new), *_questions(before, after))
+    software = tuple(_software(old, new))
+    noise = noise_of(old, new)
+    found = tuple(
+        chain(
+            changed_shapes(old.description, new.description),
+            slower_layers(old, new, thresholds),
+            larger_layers(old, new, thresholds),
+            changed_outcome(before.outcome, after.outcome, thresholds, noise=noise),
+        )
+    )
+    if apart:
+        told = tuple(
+            change.model_copy(update={"regression": False}) for change in found if change.kind not in _TIMED
+        )
+        return _answer(after, "not_comparable", (*apart, *software, *told), cause=None, source=source)
+    failed = any(change.regression for change in found)
+    return _answer(
+        after,
+        "regressed" if failed else "ok",
+        (*found, *software),
+        cause=_cause(before, after, software) if failed else None,
+        source=source,
+    )
+
+
+def worth_repeating(answer: ModelAnswer) -> bool:
+    """Whether it fails for times, which a second measurement may take back."""
+    return any(change.regression and change.kind in _TIMED for change in answer.changes)
+
+
+def _answer(
+    record: ModelRecord, status: Status, changes: tuple[Change, ...], *, cause: str | None, source: Source
+) -> ModelAnswer:
+    chosen = record.outcome.chosen
+    return ModelAnswer(
+        name=record.name,
+        status=status,
+        changes=changes,
+        cause=cause,
+        profile=source,
+        profile_id=record.profile.fingerprint(),
+        configuration=None if chosen is None else str(chosen),
+        throughput_samples_per_s=record.outcome.throughput_samples_per_s,
+        peak_memory_bytes=record.outcome.peak_memory_bytes,
+    )
+
+
+def _devices(old: Profile, new: Profile) -> Iterator[Change]:
+    """Another device, driver or number of threads: its times say nothing of the model."""
+    was, now = _machine(old), _machine(new)
+    for key in was.keys() | now.keys():
+        if was.get(key) != now.get(key):
+            yield _difference(
+                "device", key, values=(was.get(key), now.get(key)), why="times of the two are not comparable"
+            )
+
+
+def _machine(profile: Profile) -> dict[str, str]:
+    timings, environment = profile.timings, profile.timings.environment
+    kind = {entry.provenance for entry in timings.types}
+    machine = {"accelerator": timings.accelerator, "times": "/".join(sorted(kind))}
+    if environment is not None:
+        machine["device"] = environment.device
+        machine |= {"driver": environment.driver} if environment.driver else {}
+        machine |= {"threads": str(environment.threads)} if environment.threads else {}
+        cuda = environment.software.get("cuda")
+        machine |= {"cuda": cuda} if cuda else {}
+    return machine
+
+
+def _questions(before: ModelRecord, after: ModelRecord) -> Iterator[Change]:
+    was, now = before.question, after.question
+    for key in sorted(was.keys() | now.keys()):
+        if was.get(key) != now.get(key):
+            yield _difference(
+                "question",
+                key,
+                values=(was.get(key), now.get(key)),
+                why="the manifest asks another question than the baseline",
+            )
+
+
+def _software(old: Profile, new: Profile) -> Iterator[Change]:
+    was, now = _versions(old), _versions(new)
+    for key in sorted(was.keys() | now.keys()):
+        if was.get(key) != now.get(key):
+            yield _difference("software", key, values=(was.get(key), now.get(key)), why="another version")
+
+
+def _versions(profile: Profile) -> dict[str, str]:
+    environment = profile.timings.environment
+    return {} if environment is None else {k: v for k, v in environment.software.items() if k != "cuda"}
+
+
+def _cause(before: ModelRecord, after: ModelRecord, software: tuple[Change, ...]) -> str:
+    """What alone changed."""
+    was, now = (each.profile.description.model_copy(update={"name": "model"}) for each in (before, after))
+    same = was == now
+    if software:
+        versions = ", ".join(f"{change.what} {change.before} became {change.after}" for change in software)
+        return f"{versions}: nothing else changed" if same else f"the model, and {versions}"
+    return "the code of a layer, of the same shape: sizes and software are the same" if same else "the model"
+
+
+def _difference(
+    kind: Literal["device", "question", "software"],
+    key: str,
+    *,
+    values: tuple[str | None, str | None],
+    why: str,
+) -> Change:
+    before, after = values
+    return Change(
+        kind=kind,
+        what=key,
+        before=before,
+        after=after,
+        regression=False,
+        message=f"{key.replace('_', ' ')} {before or 'none'} became {after or 'none'}: {why}",
+    )
