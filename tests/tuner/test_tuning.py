@@ -46,7 +46,7 @@ def test_nothing_measured_has_no_error_and_no_winner() -> None:
 
 
 def test_the_document_is_the_plan_with_its_trials() -> None:
-    """Its keys are those of a plan and `trials`, `model_error`, `winner`, `model_choice`, `trials_saved`, `stopped`."""
+    """Its keys are a plan's, and what the trials gave: the winner, errors, what was saved, why it stopped."""
     plan, request = make_plan(), make_request()
     options = options_of(request, library)
     rows = [make_trial(options[0], factor=1.2), make_trial(options[1], status="out_of_memory")]
