@@ -97,6 +97,7 @@ def main() -> None:
             print(f"step {pipeline.steps:4}  loss {loss:.6f}", flush=True)
     if asked.save:
         pipeline.save(asked.save)
+    pipeline.close()  # all processes together: none leaves while another still has something to say
     dist.destroy_process_group()
 
 
