@@ -61,7 +61,7 @@ def ci(
     outputs = [path.resolve() for path in (junit, summary, kept if accept else None) if path]
     for path in outputs:
         check_writable(path)
-    before = _baseline(kept)
+    before = _baseline(kept, accept=accept)
     with chdir(manifest.resolve().parent):
         answer, records = _examine(asked, before, name=kept.name, again=again, accept=accept)
     if accept:
@@ -93,15 +93,28 @@ def _read(path: Path) -> Manifest:
     from cli.files import read_bounded
     from tuner.regressions.manifest import MOST_BYTES, read_manifest
 
+    if not path.exists():
+        raise InputError(
+            f"there is no {str(path)[:200]!r}: `chimera ci --init` writes a manifest to start from"
+        )
     return read_manifest(read_bounded(path, most=MOST_BYTES), name=str(path)[:200])
 
 
-def _baseline(path: Path) -> Baseline | None:
-    """The baseline in a file; None where there is none yet."""
+def _baseline(path: Path, *, accept: bool) -> Baseline | None:
+    """The baseline in a file; None where there is none yet, or a damaged one that is to be written anew."""
     from cli.sources import read_document
+    from profiles.errors import MalformedDocumentError
     from tuner.regressions.records import Baseline
 
-    return read_document(str(path), Baseline) if path.exists() else None
+    if not path.exists():
+        return None
+    try:
+        return read_document(str(path), Baseline)
+    except MalformedDocumentError as error:
+        if not accept:
+            raise
+        click.echo(f"note: the baseline is written anew: {error}", err=True)
+        return None
 
 
 def _examine(

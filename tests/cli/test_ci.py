@@ -104,6 +104,18 @@ def test_a_model_that_no_longer_fits_is_named(chimera: Shell, folder: Path) -> N
     assert "no_longer_fits" in {change["kind"] for change in model["changes"]}
 
 
+def test_a_damaged_baseline_is_refused_and_can_be_accepted_anew(chimera: Shell, folder: Path) -> None:
+    """As after a merge of two branches."""
+    assert chimera("ci", "--accept").code == 0
+    baseline = folder / "chimera-baseline.json"
+    baseline.write_text(baseline.read_text().replace('"devices":"4"', '"devices":"5"'))
+    result = chimera("ci")
+    assert (result.code, result.out) == (2, "")
+    assert "edited or merged by hand" in result.err
+    assert chimera("ci", "--accept").code == 0
+    assert chimera("ci").code == 0
+
+
 def test_another_question_is_not_comparable(chimera: Shell, folder: Path) -> None:
     """Twice the devices are no regression of the model, and exit code 0."""
     assert chimera("ci", "--accept").code == 0

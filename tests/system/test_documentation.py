@@ -31,7 +31,7 @@ def test_python_blocks_run_in_order(page: str) -> None:
     )
 
 
-@pytest.mark.parametrize("page", ["exports.md"])
+@pytest.mark.parametrize("page", ["exports.md", "ci.md"])
 def test_shell_blocks_run(page: str, tmp_path: Path) -> None:
     """Each in one folder, and none fails."""
     chimera = tmp_path / "bin" / "chimera"

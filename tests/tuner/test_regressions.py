@@ -1,6 +1,7 @@
 """Are regressions of a model caught and named, noise not taken for one, and the answer written for others?"""
 
 import random
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -188,6 +189,13 @@ def test_reports_hold_whatever_a_message_holds() -> None:
     table = [line for line in markdown(answer).splitlines() if line.startswith("|")]
     assert len(table) == 7
     assert all(line.replace("\\|", "").count("|") == 6 for line in table)
+
+
+def test_the_manifest_of_the_documentation_is_one() -> None:
+    """It is read, and its defaults reach every model."""
+    page = (Path(__file__).parents[2] / "docs" / "ci.md").read_text(encoding="utf-8")
+    text = page.partition("```toml\n")[2].partition("```")[0]
+    assert [model.devices for model in read_manifest(text.encode(), name="docs/ci.md").models] == [64, 64]
 
 
 @pytest.mark.parametrize(
