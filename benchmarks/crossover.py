@@ -67,7 +67,7 @@ CASES = {
     "unequal, one silent": [Job(COMPUTE_S, 0.0), Job(COMPUTE_S / 2, 2 / 3)],
     "three equal, 1/3": [Job(COMPUTE_S, 1 / 3)] * 3,
     "three unequal": [Job(COMPUTE_S, 1 / 6), Job(COMPUTE_S / 2, 1 / 2), Job(2 * COMPUTE_S, 1 / 3)],
-    "pipelines of 2": [Job(COMPUTE_S, 1 / 3, "chimera", 1, 2, 2), Job(COMPUTE_S, 1 / 3, "dapple", 1, 2, 4)],
+    "pipelines of 2": [Job(0.24, 1 / 3, "chimera", 1, 2, 2), Job(0.12, 0.0, "dapple", 1, 2, 2)],
 }
 
 
