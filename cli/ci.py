@@ -27,6 +27,10 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--baseline", type=_FILE, metavar="FILE", show_default="the manifest's", help="To compare with."
 )
+@click.option(
+    "--against", metavar="REVISION",
+    help="Compare with the same manifest at a revision of git, checked on this machine.",
+)  # fmt: skip
 @click.option("--init", is_flag=True, help="Write a manifest to start from, and do nothing else.")
 @click.option("--accept", is_flag=True, help="Write what is found as the new baseline.")
 @click.option("--again", is_flag=True, help="Time the layers of unchanged models too.")
@@ -38,6 +42,7 @@ def ci(
     *,
     manifest: Path,
     baseline: Path | None,
+    against: str | None,
     init: bool,
     accept: bool,
     again: bool,
@@ -52,6 +57,7 @@ def ci(
     Exit code 0 all is well, 1 a regression, 2 a bad manifest, 3 a model could not be measured. Estimates
     need no accelerator, no torch and no network.
     """
+    from cli.ci_against import baseline_at
     from cli.files import check_writable, write_whole
 
     if init:
@@ -61,9 +67,11 @@ def ci(
     outputs = [path.resolve() for path in (junit, summary, kept if accept else None) if path]
     for path in outputs:
         check_writable(path)
-    before = _baseline(kept, accept=accept)
+    before = baseline_at(against, manifest) if against else _baseline(kept, accept=accept)
     with chdir(manifest.resolve().parent):
-        answer, records = _examine(asked, before, name=kept.name, again=again, accept=accept)
+        answer, records = _examine(
+            asked, before, name=kept.name if accept else against or kept.name, again=again, accept=accept
+        )
     if accept:
         _accept(kept, asked, before, records=records)
     if upload:

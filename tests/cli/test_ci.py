@@ -116,6 +116,20 @@ def test_a_damaged_baseline_is_refused_and_can_be_accepted_anew(chimera: Shell, 
     assert chimera("ci").code == 0
 
 
+def test_a_revision_is_the_baseline_on_this_machine(chimera: Shell, folder: Path) -> None:
+    """The committed model is checked beside the changed one; the repository is only read."""
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(folder)]
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
+        subprocess.run([*git, *arguments], check=True)
+    (folder / "config.json").write_text(json.dumps(CONFIG | {"n_head": 8}))
+    code, model = answered(chimera, "--against", "HEAD")
+    assert (code, model["status"]) == (1, "regressed")
+    assert "block, attention heads: 4 became 8" in {change["message"] for change in model["changes"]}
+    assert sorted(path.name for path in folder.iterdir()) == [".git", "chimera.toml", "config.json"]
+    for wrong in ("nowhere", "--help"):
+        assert chimera("ci", f"--against={wrong}").code == 2
+
+
 def test_another_question_is_not_comparable(chimera: Shell, folder: Path) -> None:
     """Twice the devices are no regression of the model, and exit code 0."""
     assert chimera("ci", "--accept").code == 0
