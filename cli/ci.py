@@ -166,7 +166,8 @@ def _accept(path: Path, asked: Manifest, before: Baseline | None, *, records: li
     kept = [found.get(model.name) or (before.find(model.name) if before else None) for model in asked.models]
     document = write_baseline(tuple(record for record in kept if record))
     write_whole(path, document.to_json() + "\n")
-    click.echo(f"Wrote the baseline of {len(document.models)} models to {path.name}: commit it", err=True)
+    count = len(document.models)
+    click.echo(f"Wrote the baseline of {count} model{'s' * (count != 1)} to {path.name}: commit it", err=True)
 
 
 def _upload(records: list[ModelRecord]) -> None:
@@ -229,6 +230,8 @@ def _next(answer: CiAnswer) -> str:
         return f"Next: commit {answer.baseline}."
     if answer.count("regressed"):
         return "Next: repair what is marked with !, or take it over with chimera ci --accept."
+    if answer.count("not_measurable"):
+        return "Next: repair what could not be measured; nothing else failed."
     if answer.count("new") or answer.count("not_comparable"):
         return "Next: chimera ci --accept writes a baseline to compare with."
     return f"Compared with {answer.baseline}."

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from cli.ci_fingerprint import fingerprint, not_measurable
 from cli.errors import InputError
 
@@ -130,6 +132,12 @@ def _record(check: Check, profile: Profile, made_of: str) -> ModelRecord:
     asked = check.source if estimated else {"profile": profile.fingerprint()}
     request = _request(check, asked)
     plan = answer(request, library, profile=None if estimated else profile)
+    if not estimated and profile.timings.accelerator != plan.cluster.accelerator:
+        click.echo(
+            f"note: {check.model.name} was timed on {profile.timings.accelerator}, and its plan is for "
+            f"{plan.cluster.accelerator}, whose times are estimated: give accelerator or cluster to match",
+            err=True,
+        )
     return ModelRecord(
         name=check.model.name,
         fingerprint=made_of,
