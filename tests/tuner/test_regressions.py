@@ -159,6 +159,21 @@ def test_another_device_or_driver_is_not_comparable() -> None:
     assert answer.cause == "torch 2.9.0 became 2.10.0: nothing else changed"
 
 
+def test_a_machine_too_noisy_to_tell_is_named() -> None:
+    """A check that could not have failed does not pass in silence."""
+    measured = make_measured(1)
+    types = tuple(
+        entry.model_copy(
+            update={"points": tuple(point.model_copy(update={"spread": 0.6}) for point in entry.points)}
+        )
+        for entry in measured.timings.types
+    )
+    noisy = measured.model_copy(update={"timings": measured.timings.model_copy(update={"types": types})})
+    answer = compare(make_record(noisy), make_record(noisy), THRESHOLDS, source="measured")
+    assert (answer.status, [change.kind for change in answer.changes]) == ("ok", ["noise"])
+    assert "51% slower" in answer.changes[0].message
+
+
 def test_a_baseline_that_was_edited_is_refused() -> None:
     """Its hash covers every record."""
     written = write_baseline((make_record(make_profile()),))

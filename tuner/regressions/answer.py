@@ -7,7 +7,7 @@ from tuner.plan_notes import PlanPart
 Status = Literal["ok", "regressed", "not_comparable", "not_measurable", "new"]
 Kind = Literal[
     "slower_layer", "more_memory", "no_longer_fits", "lower_throughput", "other_configuration",
-    "vocabulary", "attention", "shape", "layers", "software", "device", "question", "error",
+    "vocabulary", "attention", "shape", "layers", "software", "device", "question", "noise", "error",
 ]  # fmt: skip
 
 Source = Literal["measured", "estimated", "document", "baseline"]

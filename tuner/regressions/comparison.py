@@ -12,6 +12,7 @@ from tuner.regressions.outcomes import changed_outcome
 from tuner.regressions.records import ModelRecord
 from tuner.regressions.shapes import changed_shapes
 
+_WORTH_SEEING = 0.2
 _TIMED = {"slower_layer", "lower_throughput"}
 
 
@@ -42,7 +43,7 @@ def compare(
     return _answer(
         after,
         "regressed" if failed else "ok",
-        (*found, *software),
+        (*found, *software, *_noisy(noise, thresholds)),
         cause=_cause(before, after, software) if failed else None,
         source=source,
     )
@@ -115,6 +116,21 @@ def _software(old: Profile, new: Profile) -> Iterator[Change]:
 def _versions(profile: Profile) -> dict[str, str]:
     environment = profile.timings.environment
     return {} if environment is None else {k: v for k, v in environment.software.items() if k != "cuda"}
+
+
+def _noisy(noise: float, thresholds: Thresholds) -> Iterator[Change]:
+    """Where the measurements hide what a planted fifth would look like, that is said."""
+    hidden = thresholds.spreads * noise
+    if hidden > max(thresholds.time, _WORTH_SEEING):
+        yield Change(
+            kind="noise",
+            what="measurement",
+            after=hidden,
+            allowed=thresholds.time,
+            regression=False,
+            message=f"the machine is noisy: of some layer only more than {hidden:.0%} slower can be told "
+            "from noise; give a larger budget or a quieter machine",
+        )
 
 
 def _cause(before: ModelRecord, after: ModelRecord, software: tuple[Change, ...]) -> str:
