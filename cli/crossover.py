@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.errors import DONE, NEGATIVE, InputError
+from cli.errors import DONE, NEGATIVE, InputError, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from executor.crossover.crossover import CrossoverRun
     from tuner.crossover import Crossover, Sharer
 
 EXAMPLE = "chimera crossover --emulate jobs=2,phi=1/6"
@@ -27,9 +28,25 @@ _KEYS = ("jobs", "phi", "compute_s")
     help="Equal jobs instead of plans: jobs=2, phi=1/6 (share of an iteration that waits for gradients), "
     "compute_s=0.1. May be repeated, for jobs that differ.",
 )  # fmt: skip
+@click.option(
+    "--run",
+    "running",
+    is_flag=True,
+    help="Measure it too: run the jobs on this machine, each alone and all in turns.",
+)
+@click.option("--iterations", type=click.IntRange(4, 10_000), default=20, help="Of each job that is run.")
+@click.option("--timeout", type=click.FloatRange(1), default=600.0, help="Seconds that one run may take.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def crossover(*, plans: tuple[Path, ...], emulated: tuple[str, ...], as_json: bool) -> int:
-    """Predict what jobs gain that share their devices in turns.
+def crossover(
+    *,
+    plans: tuple[Path, ...],
+    emulated: tuple[str, ...],
+    running: bool,
+    iterations: int,
+    timeout: float,
+    as_json: bool,
+) -> int:
+    """Predict what jobs gain that share their devices in turns, and with --run measure it.
 
     One job computes while another waits for its gradients. Give plans (`chimera plan --json > PLAN.json`; one
     twice for two equal jobs) of the same W and D, or --emulate. Exit code 1 where their memory does not fit
@@ -43,6 +60,11 @@ def crossover(*, plans: tuple[Path, ...], emulated: tuple[str, ...], as_json: bo
     from tuner.crossover import cross_over
 
     found = cross_over([replace(job, name=f"job {number}{job.name}") for number, job in enumerate(jobs)])
+    if running:
+        measured = _measure(jobs, iterations=iterations, timeout_s=timeout)
+        found = found.model_copy(
+            update={"measured_period_s": measured.period_s, "measured_speedup": measured.measured_speedup}
+        )
     if as_json:
         from profiles.document import canonical_json
 
@@ -95,6 +117,47 @@ def _emulated(text: str) -> list[Sharer]:
     return emulated_jobs(int(count), exposed_share=share, compute_s=compute_s)
 
 
+def _measure(jobs: list[Sharer], *, iterations: int, timeout_s: float) -> CrossoverRun:
+    try:
+        from executor.crossover.crossover import run_crossover
+        from executor.errors import ConfigurationError, ExecutorError, ModelError
+        from executor.trials.trial_request import read_trial
+    except ImportError as error:
+        raise UnavailableError(
+            f"running jobs needs the executor: {error}. Install chimera-tuner[executor]"
+        ) from None
+    how = {"iterations": iterations, "timeout_s": timeout_s}
+    try:
+        run = run_crossover([read_trial(_trial(job) | how) for job in jobs])
+    except (ConfigurationError, ModelError) as error:
+        raise InputError(str(error)) from None
+    except ExecutorError as error:
+        raise UnavailableError(str(error)) from error
+    if run.period_s is None or run.measured_speedup is None:
+        ends = [trial.outcome for trial in (*run.trials, *run.solo) if trial.status != "ok"]
+        reasons = {end.failure.message if end.failure else str(end.status) for end in ends}
+        raise UnavailableError(f"not every job ran to its end: {'; '.join(sorted(reasons)) or 'too short'}")
+    if not run.quiet:
+        click.echo("note: the machine was not quiet, so the measured speed-up may be off", err=True)
+    return run
+
+
+def _trial(job: Sharer) -> dict[str, Any]:
+    """What `chimera run` would be asked for a job."""
+    asked = {key: value for key, value in job.configuration.document().items() if key != "chunks"}
+    if job.emulation is not None:
+        return asked | {"emulate": job.emulation.model_dump()}
+    if job.plan is None or job.plan.chosen is None:
+        raise InputError("there is no plan to run")
+    request = job.plan.request
+    known = ("model", "sequence_length", "precision", "optimizer", "optimizer_sharding")
+    return (
+        asked
+        | {name: request[name] for name in known if request.get(name) is not None}
+        | {"partition": job.plan.chosen.stage_layers, "chunks": job.configuration.chunks}
+    )
+
+
 def _number(text: str) -> float:
     from fractions import Fraction
 
@@ -115,6 +178,9 @@ def _describe(found: Crossover) -> Iterator[str]:
     yield ""
     yield f"One after the other  {seconds(found.sequential_s)} for an iteration of each"
     yield f"In turns             {seconds(found.period_s)}: {found.predicted_speedup:.3f} times as fast"
+    if found.measured_period_s is not None:
+        gain = f"{found.measured_speedup:.3f} times as fast as each alone"
+        yield f"Measured             {seconds(found.measured_period_s)}: {gain}"
     if found.memory is not None:
         most, capacity = gigabytes(max(found.memory.ranks_bytes)), gigabytes(found.memory.capacity_bytes)
         verdict = "fits" if found.memory.fits else "does not fit: use smaller micro-batches or recomputation"

@@ -15,6 +15,7 @@ import numpy as np
 
 from profiles.timings import Profile
 from tuner.configuration import Configuration
+from tuner.emulation import Emulation
 from tuner.enactment import configuration_of, expect, operations
 from tuner.errors import RequestError, TooLongError
 from tuner.inputs import Library
@@ -45,6 +46,8 @@ class Sharer:
     costs: OperationCosts
     plan: Plan | None = None
     """Where its memory is known."""
+    emulation: Emulation | None = None
+    """What its stages take where they only sleep."""
 
 
 class SharingJob(PlanPart):
@@ -82,6 +85,10 @@ class Crossover(PlanPart):
     """By the abstract model, which knows no bubbles."""
     memory: SharedMemory | None
     """None where a job's memory is not known."""
+    measured_period_s: float | None = None
+    """Where the jobs were run."""
+    measured_speedup: float | None = None
+    """Of the jobs in turns against each alone, where they were run."""
 
 
 def cross_over(jobs: Sequence[Sharer]) -> Crossover:
@@ -131,13 +138,18 @@ def sharer_of(
 def emulated_jobs(count: int, *, exposed_share: float, compute_s: float) -> list[Sharer]:
     """Equal jobs of one stage with two replicas: C seconds of computation, and φ of an iteration exposed."""
     configuration = Configuration("dapple", width=2, depth=1, micro_batch_size=1, micro_batches=1)
-    costs = OperationCosts.uniform(
-        _program(configuration, 1),
+    emulation = Emulation(
         forward_s=compute_s / 3,
         backward_s=2 * compute_s / 3,
-        sync_s=compute_s * exposed_share / (1 - exposed_share),
+        all_reduce_s=compute_s * exposed_share / (1 - exposed_share),
     )
-    return [Sharer("", configuration, costs)] * count
+    costs = OperationCosts.uniform(
+        _program(configuration, 1),
+        forward_s=emulation.forward_s,
+        backward_s=emulation.backward_s,
+        sync_s=emulation.all_reduce_s,
+    )
+    return [Sharer("", configuration, costs, emulation=emulation)] * count
 
 
 def _refuse(jobs: Sequence[Sharer]) -> None:

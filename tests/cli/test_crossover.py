@@ -46,3 +46,14 @@ def test_bad_input_is_refused(chimera: Shell, arguments: tuple[str, ...], wanted
     result = chimera("crossover", *arguments)
     assert (result.code, result.out) == (2, "")
     assert wanted in result.err
+
+
+@pytest.mark.long
+def test_jobs_are_run_alone_and_in_turns(chimera: Shell) -> None:
+    """--run adds what was measured beside what is predicted."""
+    ran = chimera("crossover", "--emulate", "jobs=2,phi=1/3", "--run", "--iterations", "6", "--json")
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
+    assert found["predicted_speedup"] == pytest.approx(1.5)
+    assert found["measured_period_s"] > 0
+    assert found["measured_speedup"] > 0
