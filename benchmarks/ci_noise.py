@@ -10,6 +10,7 @@ import contextlib
 import io
 import json
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -24,7 +25,7 @@ cluster = "local-cpu"
 devices = 2
 mini_batch_size = 16
 micro_batch_sizes = [1, 2, 4]
-budget = 0.5
+budget = 0.2
 """
 _MODEL = """
 import torch
@@ -83,6 +84,7 @@ def _check(*options: str) -> list[str]:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
         run(["ci", "--json", *options])
     (model,) = json.loads(out.getvalue())["models"]
+    print(" ".join(["check", *options]) + f": {model['status']}", file=sys.stderr, flush=True)
     return [change["message"] for change in model["changes"] if change["regression"]]
 
 
