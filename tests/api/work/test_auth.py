@@ -20,6 +20,7 @@ PLACES = {"study_id": "x", "job_id": "x", "key_id": "x", "document_id": "x", "ex
     "attempt": "1", "digest": "x", "name": "a.log",
 }  # fmt: skip
 OPEN = {"/healthz", "/readyz", "/openapi.json", "/favicon.ico"}
+ADMIN_WRITES = {("POST", "/v1/calibrations"), ("POST", "/v1/calibrations/fit")}
 ADMIN_ONLY, WORK_ONLY = "/v1/keys", ("/v1/jobs/claim", "/heartbeat", "/finish")
 
 
@@ -35,7 +36,7 @@ def needed(method: str, path: str) -> Scope | None:
     """The scope that the documentation promises: docs/rest.md."""
     if path in OPEN or path.startswith("/assets"):
         return None
-    if path.startswith(ADMIN_ONLY):
+    if path.startswith(ADMIN_ONLY) or (method, path) in ADMIN_WRITES:
         return Scope.ADMIN
     if path.endswith(WORK_ONLY):
         return Scope.WORK
