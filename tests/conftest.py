@@ -24,7 +24,7 @@ settings.load_profile("suite")
 
 
 def pytest_configure() -> None:
-    """Let children be interrupted, also where the suite runs in the background of a shell, which ignores it."""
+    """Let children be interrupted, also where a shell in the background has the suite ignore it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
