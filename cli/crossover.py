@@ -46,7 +46,7 @@ def crossover(
     timeout: float,
     as_json: bool,
 ) -> int:
-    """Predict what jobs gain that share their devices in turns, and with --run measure it.
+    """Predict what jobs gain that share their devices.
 
     One job computes while another waits for its gradients. Give plans (`chimera plan --json > PLAN.json`; one
     twice for two equal jobs) of the same W and D, or --emulate. Exit code 1 where their memory does not fit
