@@ -9,7 +9,8 @@ import click
 from cli.errors import InputError
 
 if TYPE_CHECKING:
-    from executor.launchers.launcher import Launcher, Wanted
+    from executor.launchers.launcher import Launcher
+    from executor.launchers.wanted import Wanted
 
 _SLURM, _RAY = "Slurm: ", "Ray: "
 
@@ -83,7 +84,7 @@ def take_launcher(asked: dict[str, Any]) -> Launcher:
 
 def take_wanted(asked: dict[str, Any]) -> Wanted:
     """What the options say of a cluster, taken out of `asked` all but the launcher's name."""
-    from executor.launchers.launcher import Wanted
+    from executor.launchers.wanted import Wanted
 
     name, folder = asked["launcher"], asked.pop("shared_folder")
     found = {option: asked.pop(option) for option in _NAMES}

@@ -16,7 +16,8 @@ from cli.launching import LAUNCHING, take_wanted
 from cli.options import with_options
 
 if TYPE_CHECKING:
-    from executor.launchers.launcher import LauncherName, Wanted
+    from executor.launchers.launcher import LauncherName
+    from executor.launchers.wanted import Wanted
     from executor.worker.worker import Worker
     from tuner.messages import WorkerInventory
 

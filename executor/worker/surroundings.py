@@ -4,7 +4,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from executor.errors import ConfigurationError
-from executor.launchers.launcher import LauncherName, Wanted
+from executor.launchers.launcher import LauncherName
+from executor.launchers.wanted import Wanted
 from tuner.messages import DeviceGroup
 
 

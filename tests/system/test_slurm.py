@@ -17,7 +17,7 @@ from uuid import uuid4
 
 import pytest
 
-from executor.launchers.launcher import Wanted
+from executor.launchers.wanted import Wanted
 from executor.worker.job_process import Stop, do_job
 from tests.cli.command import Result, finish, start
 from tests.executor.launchers.remains import MARK, Remains

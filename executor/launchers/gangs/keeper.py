@@ -14,9 +14,9 @@ from typing import Any
 from executor.launchers.gangs.gang import Ended
 from executor.launchers.gangs.seen import Document
 from executor.launchers.launch import Launch, read_launch
-from executor.launchers.launcher import Wanted
 from executor.launchers.lifeline import Abandoned, Lifeline
 from executor.launchers.outcome import Status
+from executor.launchers.wanted import Wanted
 
 _MARGIN_S = 120.0
 """So much longer than queue, start and run the keeper may take: to connect, and to take everything back."""

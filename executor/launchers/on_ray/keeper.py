@@ -21,9 +21,9 @@ from executor.launchers.gangs.keeper import Caller, UnplacedError, keep
 from executor.launchers.gangs.room import most_places, tell_room
 from executor.launchers.gangs.seen import Document
 from executor.launchers.launch import Launch
-from executor.launchers.launcher import Wanted
 from executor.launchers.on_ray.places import RayPlaces, ray_nodes
 from executor.launchers.outcome import Status
+from executor.launchers.wanted import Wanted
 
 _TELL_S = 30.0
 _CONNECT_S = 30.0

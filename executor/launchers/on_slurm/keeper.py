@@ -20,12 +20,12 @@ from executor.launchers.gangs.gang import attend
 from executor.launchers.gangs.keeper import Caller, UnplacedError, keep
 from executor.launchers.gangs.seen import Document
 from executor.launchers.launch import Launch
-from executor.launchers.launcher import Wanted
 from executor.launchers.on_slurm.board import Board
 from executor.launchers.on_slurm.places import SlurmPlaces
 from executor.launchers.on_slurm.queue import JobState, SlurmError, cancel_job, job_state
 from executor.launchers.on_slurm.submission import room, submit
 from executor.launchers.outcome import Status
+from executor.launchers.wanted import Wanted
 
 _LOOK_S = 1.0
 _TELL_S = 30.0

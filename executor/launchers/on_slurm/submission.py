@@ -10,11 +10,11 @@ import submitit
 from executor.launchers.gangs.keeper import UnplacedError
 from executor.launchers.gangs.room import tell_room
 from executor.launchers.launch import Launch
-from executor.launchers.launcher import Wanted
 from executor.launchers.on_slurm.board import Board
 from executor.launchers.on_slurm.queue import SlurmError, slurm_nodes
 from executor.launchers.on_slurm.task import hold_place
 from executor.launchers.outcome import Status
+from executor.launchers.wanted import Wanted
 
 _MARGIN_S = 60.0
 _WORDS = 1000

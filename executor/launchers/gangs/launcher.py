@@ -1,4 +1,4 @@
-"""How does a caller run a launch under Slurm? It asks a keeper, which takes the job back in any case."""
+"""How does a caller run a launch on a cluster? It asks a keeper, and loads nothing of the cluster itself."""
 
 from __future__ import annotations
 
@@ -8,23 +8,28 @@ from executor.launchers.asking import Tell, ask
 from executor.launchers.findings import read_findings
 from executor.launchers.gangs.keeper import END_S, for_cluster, longest_s
 from executor.launchers.launch import Launch
-from executor.launchers.launcher import Wanted
 from executor.launchers.outcome import Outcome
+from executor.launchers.wanted import Wanted
 
 
-class SlurmLauncher:
-    """`executor.launchers.launcher.Launcher` for Slurm."""
+class GangLauncher:
+    """`executor.launchers.launcher.Launcher` for the cluster of a keeper's module.
+
+    Nothing is left if all of this is killed: Ray ends what belongs to a driver that is gone, and a Slurm job
+    whose keeper is gone ends itself a minute later.
+    """
 
     is_here = False
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, keeper: str, wanted: Wanted) -> None:
+        self._keeper = keeper
         self._wanted = wanted
 
     def run(self, launch: Launch, tell: Tell | None = None) -> Outcome:
-        """If keeper and caller are both killed, the job ends itself a minute later."""
+        """Have the keeper run every rank; whatever interrupts this call ends the run."""
         launch = for_cluster(launch, self._wanted)
         told = ask(
-            "executor.launchers.on_slurm.keeper",
+            self._keeper,
             launch,
             within_s=longest_s(launch, self._wanted),
             end_s=END_S,
