@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from api.documents import find_document
 from api.problems import InvalidProblem
-from api.tables import DocumentKind, Study
+from api.tables import DocumentKind, StoredDocument, Study
 from profiles import library
 from profiles.calibration import Calibration
 from profiles.cluster import ClusterProfile, Link
@@ -43,26 +43,14 @@ def named_profile(request: PlanRequest) -> str | None:
 
 def stored_profile(session: Session, identifier: str | None) -> Profile | None:
     """The stored profile of that id, if there is one to look for; raises InvalidProblem where it is gone."""
-    if identifier is None:
-        return None
-    stored = find_document(session, DocumentKind.PROFILE, identifier)
-    if stored is None:
-        raise InvalidProblem(
-            f"there is no profile {identifier[:80]!r}: post it to /v1/profiles, and use the id it gets"
-        )
-    return Profile.from_value(stored.document, name="the stored profile")
+    found = _stored(session, DocumentKind.PROFILE, identifier, what="profile")
+    return None if found is None else Profile.from_value(found.document, name="the stored profile")
 
 
 def stored_calibration(session: Session, identifier: str | None) -> Calibration | None:
     """The stored calibration of that id, if one is named; raises InvalidProblem where it is gone."""
-    if identifier is None:
-        return None
-    stored = find_document(session, DocumentKind.CALIBRATION, identifier)
-    if stored is None:
-        raise InvalidProblem(
-            f"there is no calibration {identifier[:80]!r}: post it to /v1/calibrations, use the id it gets"
-        )
-    return Calibration.from_value(stored.document, name="the stored calibration")
+    found = _stored(session, DocumentKind.CALIBRATION, identifier, what="calibration")
+    return None if found is None else Calibration.from_value(found.document, name="the stored calibration")
 
 
 def cluster_of(request: PlanRequest) -> ClusterProfile:
@@ -89,3 +77,16 @@ def name_of(request: PlanRequest) -> tuple[str, str]:
     model: Any = request.model
     called = model if isinstance(model, str) else model.name or "config"
     return called[:200], cluster_of(request).name[:200]
+
+
+def _stored(
+    session: Session, kind: DocumentKind, identifier: str | None, *, what: str
+) -> StoredDocument | None:
+    if identifier is None:
+        return None
+    found = find_document(session, kind, identifier)
+    if found is None:
+        raise InvalidProblem(
+            f"there is no {what} {identifier[:80]!r}: post it to /v1/{kind.value}, and use the id it gets"
+        )
+    return found

@@ -61,8 +61,7 @@ def times(
     FILE is a CSV with the columns layer, forward_ms and backward_ms (or _s, _us), or a trace of
     torch.profiler in which layers are ranges of their names. What was not timed is estimated.
     """
-    from cli.files import hand_out
-    from cli.profile import describe_profile, describe_shape
+    from cli.profile import describe_shape, hand_out_profile
     from profiles import library
     from tuner.imports.layer_times import names_of, profile_from_times
 
@@ -75,13 +74,7 @@ def times(
     )
     for note in document.timings.notes:
         click.echo(f"Note: {note}", err=True)
-    hand_out(
-        document,
-        output=output,
-        as_json=as_json,
-        told=f"Wrote the profile to {output}. Next: chimera plan --model {output} ...",
-        table=lambda: describe_profile(document),
-    )
+    hand_out_profile(document, output=output, as_json=as_json)
     return DONE
 
 

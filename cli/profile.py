@@ -82,15 +82,7 @@ def profile(*, on: str, output: Path | None, as_json: bool, **asked: Any) -> int
         from cli.measured import measure
 
         document = measure(on=on, **asked, **measuring)
-    from cli.files import hand_out
-
-    hand_out(
-        document,
-        output=output,
-        as_json=as_json,
-        told=f"Wrote the profile to {output}. Next: chimera plan --model {output} ...",
-        table=lambda: describe_profile(document),
-    )
+    hand_out_profile(document, output=output, as_json=as_json)
     return DONE
 
 
@@ -152,6 +144,19 @@ def _describe(
         precision=precision or "bfloat16",
         attention=attention or "flash",
         name="config",
+    )
+
+
+def hand_out_profile(document: Profile, *, output: Path | None, as_json: bool) -> None:
+    """Write, print or describe a profile, and say what to do with it."""
+    from cli.files import hand_out
+
+    hand_out(
+        document,
+        output=output,
+        as_json=as_json,
+        told=f"Wrote the profile to {output}. Next: chimera plan --model {output} ...",
+        table=lambda: describe_profile(document),
     )
 
 

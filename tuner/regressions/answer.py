@@ -31,6 +31,30 @@ class Change(PlanPart):
     message: str
 
 
+def regressed(
+    kind: Kind,
+    what: str,
+    *,
+    before: float,
+    after: float,
+    allowed: float,
+    message: str,
+    micro_batch_size: int | None = None,
+) -> Change:
+    """A number that is further off than is allowed."""
+    return Change(
+        kind=kind,
+        what=what,
+        micro_batch_size=micro_batch_size,
+        before=before,
+        after=after,
+        relative=after / before - 1 if before else None,
+        allowed=allowed,
+        regression=True,
+        message=f"{message}, and {allowed:.0%} is allowed",
+    )
+
+
 class ModelAnswer(PlanPart):
     """A model against its baseline."""
 

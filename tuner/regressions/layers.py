@@ -11,7 +11,7 @@ from math import sqrt
 
 from profiles.model import ModelDescription
 from profiles.timings import Profile, TimingPoint, TypeTimings
-from tuner.regressions.answer import Change
+from tuner.regressions.answer import Change, regressed
 from tuner.regressions.manifest import Thresholds
 
 Points = dict[tuple[str, int], TimingPoint]
@@ -109,17 +109,15 @@ def _slower(kind: str, size: int, *, seconds: tuple[float, float], allowed: floa
     before, after = seconds
     relative = after / before - 1
     if relative > allowed:
-        yield Change(
-            kind="slower_layer",
-            what=kind,
+        yield regressed(
+            "slower_layer",
+            kind,
             micro_batch_size=size,
             before=before,
             after=after,
-            relative=relative,
             allowed=allowed,
-            regression=True,
             message=f"{kind} is {relative:.0%} slower at B={size}: {before * 1e3:.3f} ms became "
-            f"{after * 1e3:.3f} ms, and {allowed:.0%} is allowed",
+            f"{after * 1e3:.3f} ms",
         )
 
 
@@ -128,19 +126,15 @@ def _larger(
 ) -> Iterator[Change]:
     before, after = counts
     if after - before > max(_SMALLEST_BYTES if size else 0, allowed * before):
-        relative = after / before - 1 if before else None
-        more = f"{relative:.0%} more {what}" if relative is not None else what
-        yield Change(
-            kind="more_memory",
-            what=f"{kind}, {what}",
+        more = f"{after / before - 1:.0%} more {what}" if before else what
+        yield regressed(
+            "more_memory",
+            f"{kind}, {what}",
             micro_batch_size=size,
             before=before,
             after=after,
-            relative=relative,
             allowed=allowed,
-            regression=True,
-            message=f"{kind} has {more}{f' at B={size}' if size else ''}: {before:,} became {after:,}, and "
-            f"{allowed:.0%} is allowed",
+            message=f"{kind} has {more}{f' at B={size}' if size else ''}: {before:,} became {after:,}",
         )
 
 

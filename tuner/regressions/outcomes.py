@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tuner.plan import Plan
-from tuner.regressions.answer import Change
+from tuner.regressions.answer import Change, regressed
 from tuner.regressions.manifest import Thresholds
 from tuner.regressions.records import Layout, Outcome
 
@@ -66,16 +66,14 @@ def _fitting(before: Outcome, after: Outcome) -> Iterator[Change]:
 def _throughput(before: Outcome, after: Outcome, *, allowed: float) -> Iterator[Change]:
     was, now = before.throughput_samples_per_s, after.throughput_samples_per_s
     if was and now and 1 - now / was > allowed:
-        yield Change(
-            kind="lower_throughput",
-            what="predicted throughput",
+        yield regressed(
+            "lower_throughput",
+            "predicted throughput",
             before=was,
             after=now,
-            relative=now / was - 1,
             allowed=allowed,
-            regression=True,
             message=f"the predicted throughput is {1 - now / was:.0%} lower: {was:,.2f} samples/s became "
-            f"{now:,.2f}, and {allowed:.0%} is allowed",
+            f"{now:,.2f}",
         )
 
 
@@ -83,14 +81,11 @@ def _memory(before: Outcome, after: Outcome, *, allowed: float) -> Iterator[Chan
     """More in the same configuration; another one is chosen for its speed and may take what there is."""
     was, now = before.peak_memory_bytes, after.peak_memory_bytes
     if was and now and before.chosen == after.chosen and now / was - 1 > allowed:
-        yield Change(
-            kind="more_memory",
-            what="fullest device",
+        yield regressed(
+            "more_memory",
+            "fullest device",
             before=was,
             after=now,
-            relative=now / was - 1,
             allowed=allowed,
-            regression=True,
-            message=f"the fullest device takes {now / was - 1:.0%} more memory: {was:,} bytes became "
-            f"{now:,}, and {allowed:.0%} is allowed",
+            message=f"the fullest device takes {now / was - 1:.0%} more memory: {was:,} bytes became {now:,}",
         )
