@@ -11,12 +11,9 @@ from fastapi.routing import APIRoute
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 
-from api.database import open_database
-from api.guard import Guard, check_bind
-from api.handlers import install
-from api.key_files import key_from_file
-from api.keys import Scope
-from api.openapi import DescribedApp
+from api.access.guard import Guard, check_bind
+from api.access.key_files import key_from_file
+from api.access.keys import Scope
 from api.routes import (
     answers,
     calibrations,
@@ -33,7 +30,10 @@ from api.routes import (
 )
 from api.service import Service
 from api.settings import Settings
+from api.storage.database import open_database
 from api.upkeep import tidy_forever
+from api.web.handlers import install
+from api.web.openapi import DescribedApp
 
 __all__ = ["check_bind", "create_app"]
 

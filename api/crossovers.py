@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from api import studies
-from api.database import Database
-from api.timelines import as_calibrated
+from api.storage.database import Database
+from api.studies import store as studies
+from api.studies.timelines import as_calibrated
 from profiles import library
 from profiles.document import Part
 from tuner.assignments import read_piece

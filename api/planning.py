@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
-from api.calibrations import find_calibration
-from api.database import Database
-from api.needs import is_unknown_architecture
-from api.problems import InvalidProblem
-from api.questions import Question, named_profile, stored_profile
+from api.documents.calibrations import find_calibration
+from api.storage.database import Database
+from api.studies.needs import is_unknown_architecture
+from api.studies.questions import Question, named_profile, stored_profile
+from api.web.problems import InvalidProblem
 from profiles import library
 from profiles.timings import Profile
 from tuner.errors import UnsupportedModelError

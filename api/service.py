@@ -8,8 +8,8 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from api.bell import Bell
-from api.database import Database
 from api.settings import Settings
+from api.storage.database import Database
 
 
 def now() -> datetime:

@@ -9,10 +9,10 @@ from sqlalchemy import delete, select, tuple_
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
-from api.progress import sweep
-from api.queue import settle_abandoned
+from api.jobs.queue import settle_abandoned
 from api.service import Service
-from api.tables import JobAttachment, WorkerRow
+from api.storage.tables import JobAttachment, WorkerRow
+from api.studies.progress import sweep
 
 EVERY_S = 10.0
 _PRUNED_AT_ONCE = 200

@@ -22,8 +22,8 @@ def upgrade(database_url: str | None, as_json: bool) -> int:
     """Create the tables, or bring them to this version's revision; safe to repeat."""
     import json
 
-    from api.database import upgrade as upgrade_schema
     from api.settings import Settings
+    from api.storage.database import upgrade as upgrade_schema
 
     settings = Settings.from_environment(database_url=database_url)
     revision = upgrade_schema(settings.database_url)

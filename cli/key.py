@@ -75,7 +75,7 @@ def create(
     """Make a key and show it, this once: only its SHA-256 is kept."""
     import json
 
-    from api import keys
+    from api.access import keys
 
     with _service(database_url) as service, service.database.writing() as session:
         row, secret = keys.create_key(
@@ -104,7 +104,7 @@ def list_keys(*, database_url: str | None, as_json: bool) -> int:
     """List the keys, the newest first, without their secrets."""
     import json
 
-    from api import keys
+    from api.access import keys
     from cli.quantities import table
 
     found: list[dict[str, Any]] = []
@@ -134,8 +134,8 @@ def revoke(*, identifier: str, database_url: str | None, as_json: bool) -> int:
     """End a key: requests with it are refused from now on."""
     import json
 
-    from api import keys
-    from api.problems import NotFoundProblem
+    from api.access import keys
+    from api.web.problems import NotFoundProblem
 
     try:
         with _service(database_url) as service, service.database.writing() as session:
@@ -149,10 +149,10 @@ def revoke(*, identifier: str, database_url: str | None, as_json: bool) -> int:
 @contextmanager
 def _service(database_url: str | None) -> Iterator[Service]:
     """The database of the service; what is no name for a key is bad input."""
-    from api.database import open_database
-    from api.problems import InvalidProblem
     from api.service import Service
     from api.settings import Settings
+    from api.storage.database import open_database
+    from api.web.problems import InvalidProblem
 
     settings = Settings.from_environment(database_url=database_url)
     database = open_database(settings.database_url, pool_size=1)

@@ -67,7 +67,7 @@ def serve(
 def _worker_beside(service: Service, listener: socket.socket) -> WorkerBeside:
     from importlib.util import find_spec
 
-    from api.key_files import worker_key
+    from api.access.key_files import worker_key
     from cli.beside import WorkerBeside
 
     if find_spec("torch") is None:

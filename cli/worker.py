@@ -129,7 +129,7 @@ def _make(
     drain: float,
     patience: float,
 ) -> Worker:
-    from api.identifiers import new_identifier
+    from api.storage.identifiers import new_identifier
     from executor.worker.departure import Departure
     from executor.worker.surroundings import Surroundings
     from executor.worker.worker import Habits, Worker

@@ -3,9 +3,9 @@
 from alembic import context
 from sqlalchemy import Connection
 
-from api.engine import open_engine
 from api.settings import Settings
-from api.tables import Table
+from api.storage.engine import open_engine
+from api.storage.tables import Table
 
 
 def run(connection: Connection) -> None:

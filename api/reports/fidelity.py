@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from api.rendering import render
 from api.reports import inline
 from api.reports.scatter import Point, colours_of, scatter
+from api.web.rendering import render
 from tuner.score import Score, ScoredRow
 
 _UNITS = {"samples_per_s": "samples/s", "iteration_s": "s an iteration"}

@@ -7,7 +7,7 @@ import base64
 import hashlib
 from functools import cache
 
-from api.assets import asset
+from api.web.assets import asset
 
 SCRIPTS = (
     "plotly.js",

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from api.rendering import render
 from api.reports.tried import tried
-from api.study_tables import FINAL, StudyStatus
+from api.storage.study_tables import FINAL, StudyStatus
+from api.web.rendering import render
 from tuner.tuning import Tuning
 
 SCRIPTS = ("report.js", "live.js")

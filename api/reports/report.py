@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-from api.rendering import render
 from api.reports import inline, reasons
 from api.reports.memory import fullest, memory_chart
 from api.reports.quantities import NO_BREAK
 from api.reports.throughput import throughput_chart
 from api.reports.tried import tried, why_measured
+from api.web.rendering import render
 from tuner.exports import export
 from tuner.exports.errors import ExportError
 from tuner.plan import Plan

@@ -5,18 +5,19 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
-from api import studies, timelines
-from api.auth import READING
-from api.headers import STANDALONE_POLICY
-from api.outcomes import as_tuning
-from api.paging import Cursor, Limit, slice_page
-from api.problems import responses
+from api.access.auth import READING
 from api.reports.report import render_report
 from api.routes.studies import StudyId
-from api.schemas import TimelineDocument
 from api.service import BaseDependency, ServiceDependency
-from api.study_schemas import CandidatePage, RejectedPage, TrialPage
-from api.study_trials import entry, jobs_of, read_trials
+from api.studies import store as studies
+from api.studies import timelines
+from api.studies.outcomes import as_tuning
+from api.studies.trials import entry, jobs_of, read_trials
+from api.web.headers import STANDALONE_POLICY
+from api.web.paging import Cursor, Limit, slice_page
+from api.web.problems import responses
+from api.web.schemas import TimelineDocument
+from api.web.study_schemas import CandidatePage, RejectedPage, TrialPage
 from tuner.exports import export
 from tuner.timeline_document import timeline_document
 from tuner.traces import trace_json

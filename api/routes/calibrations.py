@@ -5,18 +5,19 @@ from typing import Any
 
 from fastapi.responses import JSONResponse
 
-from api import calibrations, documents
-from api.auth import Admin, Caller
-from api.bodies import Body, BodyDependency
-from api.calibrations import FitRequest
-from api.database import Database
-from api.idempotency import KeyHeader, Once
-from api.openapi import json_body
-from api.problems import responses
+from api.access.auth import Admin, Caller
+from api.documents import calibrations
+from api.documents import store as documents
+from api.documents.calibrations import FitRequest
 from api.routes.documents import THERE, reading_routes
-from api.schemas import StoredDocumentMessage
 from api.service import BaseDependency, Service, ServiceDependency
-from api.tables import DocumentKind
+from api.storage.database import Database
+from api.storage.tables import DocumentKind
+from api.web.bodies import Body, BodyDependency
+from api.web.idempotency import KeyHeader, Once
+from api.web.openapi import json_body
+from api.web.problems import responses
+from api.web.schemas import StoredDocumentMessage
 from profiles.calibration import Calibration
 
 EXAMPLE = {"measurements": ["chimera-sc21"]}

@@ -3,12 +3,12 @@
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
-from api.auth import Submitter
-from api.bodies import BodyDependency
+from api.access.auth import Submitter
 from api.crossovers import CrossoverRequest, predict
-from api.openapi import json_body
-from api.problems import responses
 from api.service import ServiceDependency
+from api.web.bodies import BodyDependency
+from api.web.openapi import json_body
+from api.web.problems import responses
 from tuner.crossover import Crossover
 
 router = APIRouter(prefix="/v1", tags=["studies"])

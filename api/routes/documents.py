@@ -6,16 +6,16 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path
 from fastapi.responses import JSONResponse
 
-from api import documents
-from api.auth import READING, Submitter
-from api.bodies import BodyDependency
-from api.idempotency import KeyHeader, Once
-from api.openapi import json_body
-from api.paging import Cursor, Limit
-from api.problems import responses
-from api.schemas import DocumentPage, StoredDocumentMessage
+from api.access.auth import READING, Submitter
+from api.documents import store as documents
 from api.service import BaseDependency, ServiceDependency
-from api.tables import DocumentKind
+from api.storage.tables import DocumentKind
+from api.web.bodies import BodyDependency
+from api.web.idempotency import KeyHeader, Once
+from api.web.openapi import json_body
+from api.web.paging import Cursor, Limit
+from api.web.problems import responses
+from api.web.schemas import DocumentPage, StoredDocumentMessage
 
 THERE = {"model": StoredDocumentMessage, "description": "The same document was there already."}
 """The answer 200 of a document that is stored again."""

@@ -9,15 +9,15 @@ from fastapi import APIRouter, Header, Request
 from fastapi.responses import Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from api import studies
-from api.auth import READING
+from api.access.auth import READING
 from api.bell import wait_for_ring
-from api.problems import InvalidProblem, responses
 from api.routes.studies import StudyId
 from api.service import Service, ServiceDependency
-from api.study_events import read_events
-from api.tables import FINAL
-from api.waiting import waiting_for
+from api.storage.tables import FINAL
+from api.studies import store as studies
+from api.studies.events import read_events
+from api.studies.waiting import waiting_for
+from api.web.problems import InvalidProblem, responses
 
 LOOKED_EVERY_S = 1.0
 """For what other processes write; what this one does rings the bell."""

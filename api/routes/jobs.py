@@ -7,15 +7,17 @@ from fastapi.responses import JSONResponse, Response
 from sqlalchemy.orm import Session
 from starlette.background import BackgroundTask
 
-from api import equal_jobs, intake, jobs, progress, queue, workers
-from api.auth import READING, Submitter
-from api.bodies import BodyDependency
-from api.idempotency import Answer, KeyHeader, Once
-from api.openapi import json_body
-from api.paging import Cursor, Limit
-from api.problems import responses
-from api.schemas import JobPage, WorkerPage
+from api.access.auth import READING, Submitter
+from api.jobs import equal_jobs, intake, queue, workers
+from api.jobs import listing as jobs
 from api.service import BaseDependency, ServiceDependency
+from api.studies import progress
+from api.web.bodies import BodyDependency
+from api.web.idempotency import Answer, KeyHeader, Once
+from api.web.openapi import json_body
+from api.web.paging import Cursor, Limit
+from api.web.problems import responses
+from api.web.schemas import JobPage, WorkerPage
 from tuner.assignments import ProfileJobRequest
 from tuner.job_documents import JobDocument
 from tuner.messages import JobKind, JobStatus

@@ -7,16 +7,16 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from api import keys
-from api.auth import Admin, allow
-from api.bodies import BodyDependency
-from api.idempotency import Answer, KeyHeader, Once
-from api.keys import Scope
-from api.openapi import json_body
-from api.paging import Cursor, Limit
-from api.problems import InvalidProblem, responses
-from api.schemas import KeyEntry, KeyPage, KeyRequest, NewKey
+from api.access import keys
+from api.access.auth import Admin, allow
+from api.access.keys import Scope
 from api.service import BaseDependency, ServiceDependency
+from api.web.bodies import BodyDependency
+from api.web.idempotency import Answer, KeyHeader, Once
+from api.web.openapi import json_body
+from api.web.paging import Cursor, Limit
+from api.web.problems import InvalidProblem, responses
+from api.web.schemas import KeyEntry, KeyPage, KeyRequest, NewKey
 from profiles.document import describe_faults
 
 KeyId = Annotated[str, Path(max_length=100, description="The id of a key.")]

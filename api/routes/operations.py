@@ -3,13 +3,13 @@
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
-from api.auth import READING
-from api.catalogue import catalogue
-from api.database import current_revision
+from api.access.auth import READING
+from api.documents.catalogue import catalogue
 from api.errors import DatabaseError
-from api.problems import UnavailableProblem, responses
-from api.schemas import Catalogue, Health, Readiness
 from api.service import ServiceDependency
+from api.storage.database import current_revision
+from api.web.problems import UnavailableProblem, responses
+from api.web.schemas import Catalogue, Health, Readiness
 
 router = APIRouter(tags=["operations"])
 

@@ -7,18 +7,18 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
-from api import studies
-from api.assets import NAMES, asset
-from api.auth import READING
-from api.catalogue import catalogue
-from api.outcomes import as_tuning
-from api.pages import page
-from api.paging import Cursor
-from api.problems import NotFoundProblem
+from api.access.auth import READING
+from api.documents.catalogue import catalogue
 from api.reports.live import render_live, render_state
 from api.reports.report import StudyNote, render_report
 from api.service import BaseDependency, Service, ServiceDependency
-from api.tables import FINAL
+from api.storage.tables import FINAL
+from api.studies import store as studies
+from api.studies.outcomes import as_tuning
+from api.web.assets import NAMES, asset
+from api.web.pages import page
+from api.web.paging import Cursor
+from api.web.problems import NotFoundProblem
 from tuner.plan import Plan
 from tuner.tuning import Tuning
 

@@ -4,12 +4,12 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from api import planning
-from api.auth import Submitter
-from api.bodies import BodyDependency
-from api.openapi import json_body
-from api.problems import responses
-from api.schemas import PlanAnswer
+from api.access.auth import Submitter
 from api.service import ServiceDependency
+from api.web.bodies import BodyDependency
+from api.web.openapi import json_body
+from api.web.problems import responses
+from api.web.schemas import PlanAnswer
 from tuner.request import PlanRequest, read_request
 
 EXAMPLE = {"model": "bert-48", "cluster": "piz-daint", "devices": 32, "mini_batch_size": 512}

@@ -8,20 +8,22 @@ from fastapi.responses import JSONResponse, Response
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
-from api import planning, progress, studies
-from api.auth import READING, Caller, Submitter
+from api import planning
+from api.access.auth import READING, Caller, Submitter
 from api.bell import wait_for_ring
-from api.bodies import BodyDependency
-from api.idempotency import Answer, KeyHeader, Once
-from api.needs import check_trials, check_workers, needs_of
-from api.openapi import json_body
-from api.paging import Cursor, Limit
-from api.problems import responses
 from api.routes.plans import EXAMPLE
 from api.service import BaseDependency, Service, ServiceDependency
-from api.study_schemas import StudyDocument, StudyPage, StudyRequest
-from api.submissions import read_submission
-from api.tables import FINAL, Study, StudyStatus
+from api.storage.tables import FINAL, Study, StudyStatus
+from api.studies import progress
+from api.studies import store as studies
+from api.studies.needs import check_trials, check_workers, needs_of
+from api.studies.submissions import read_submission
+from api.web.bodies import BodyDependency
+from api.web.idempotency import Answer, KeyHeader, Once
+from api.web.openapi import json_body
+from api.web.paging import Cursor, Limit
+from api.web.problems import responses
+from api.web.study_schemas import StudyDocument, StudyPage, StudyRequest
 from tuner.plan import Plan
 
 StudyId = Annotated[str, Path(max_length=100, description="The id of a study.")]

@@ -10,15 +10,16 @@ from sqlalchemy.exc import IntegrityError
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 
-from api import intake, leases, progress, queue, workers
-from api.auth import WORKING, Caller, Worker
+from api.access.auth import WORKING, Caller, Worker
 from api.bell import wait_for_ring
-from api.bodies import BodyDependency
-from api.openapi import json_body
-from api.problems import StaleLeaseProblem, responses
+from api.jobs import intake, leases, queue, workers
 from api.routes.jobs import JobId
 from api.service import Service, ServiceDependency
-from api.tables import JobRow
+from api.storage.tables import JobRow
+from api.studies import progress
+from api.web.bodies import BodyDependency
+from api.web.openapi import json_body
+from api.web.problems import StaleLeaseProblem, responses
 from tuner import messages
 from tuner.messages import (
     FINAL_STATUSES,

@@ -10,9 +10,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from api.app import create_app
-from api.database import open_database, upgrade
 from api.service import Service
 from api.settings import Settings
+from api.storage.database import open_database, upgrade
 
 ORIGIN = "http://127.0.0.1"
 BERT: dict[str, Any] = {"model": "bert-48", "cluster": "piz-daint", "devices": 32, "mini_batch_size": 512}

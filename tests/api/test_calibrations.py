@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from api import calibrations
+from api.documents import calibrations
 from api.service import Service
-from api.tables import DocumentKind, StoredDocument
+from api.storage.tables import DocumentKind, StoredDocument
 from profiles import library
 from profiles.calibration import Calibration
 from tests.api.conftest import BERT

@@ -15,10 +15,10 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, insert, inspect, select, text
 from sqlalchemy.exc import StatementError
 
-from api.database import Database, current_revision, open_database, upgrade
-from api.engine import open_engine
 from api.errors import DatabaseError, SchemaError
-from api.tables import IdempotencyKey, JobRow, Study, StudyStatus, Table
+from api.storage.database import Database, current_revision, open_database, upgrade
+from api.storage.engine import open_engine
+from api.storage.tables import IdempotencyKey, JobRow, Study, StudyStatus, Table
 
 
 def key(name: str, *, at: datetime) -> IdempotencyKey:
@@ -87,7 +87,7 @@ def test_a_database_of_the_first_release_keeps_what_it_holds(address: str) -> No
 
 def test_processes_that_upgrade_at_once_do_not_disturb_each_other(address: str) -> None:
     """The schema is made once, by whoever comes first; the others wait and find it."""
-    program = "import sys; from api.database import upgrade; print(upgrade(sys.argv[1]))"
+    program = "import sys; from api.storage.database import upgrade; print(upgrade(sys.argv[1]))"
     processes = [
         subprocess.Popen([sys.executable, "-P", "-c", program, address], stdout=-1, stderr=-1, text=True)
         for _ in range(4)

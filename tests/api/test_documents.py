@@ -7,7 +7,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from api.service import Service
-from api.tables import DocumentKind, StoredDocument
+from api.storage.tables import DocumentKind, StoredDocument
 from profiles import library
 from profiles.timings import LayerTimings, Profile, TimingPoint, TypeTimings
 from tests.api.conftest import TINY

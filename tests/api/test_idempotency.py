@@ -7,10 +7,10 @@ import pytest
 from sqlalchemy import func, select
 from starlette.testclient import TestClient
 
-from api.idempotency import LEASE, Once
-from api.problems import ConflictProblem, InvalidProblem
 from api.service import Service
-from api.tables import IdempotencyKey, Study
+from api.storage.tables import IdempotencyKey, Study
+from api.web.idempotency import LEASE, Once
+from api.web.problems import ConflictProblem, InvalidProblem
 from tests.api.conftest import TINY, Clock, connect
 
 
@@ -135,14 +135,14 @@ def test_a_key_is_a_short_line_of_ascii(client: TestClient, key: str | bytes) ->
 
 
 def _answered(_: TestClient) -> Any:
-    from api.idempotency import Answer
+    from api.web.idempotency import Answer
 
     return Answer(201, {"id": "made"})
 
 
 def _study(clock: Clock) -> Study:
-    from api.identifiers import new_identifier
-    from api.tables import StudyStatus
+    from api.storage.identifiers import new_identifier
+    from api.storage.tables import StudyStatus
 
     return Study(
         id=new_identifier(clock()), name=None, created_by="local", status=StudyStatus.DONE, waiting_for=None,

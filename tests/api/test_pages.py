@@ -5,8 +5,8 @@ import gzip
 import pytest
 from starlette.testclient import TestClient
 
-from api.assets import NAMES, asset
 from api.service import Service
+from api.web.assets import NAMES, asset
 from tests.api.conftest import BERT, NO_FIT, Clock, Submit, connect
 from tests.api.page import Page
 

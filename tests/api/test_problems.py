@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy.exc import OperationalError
 from starlette.testclient import TestClient
 
-from api.handlers import as_problem
 from api.service import Service
+from api.web.handlers import as_problem
 from tests.api.conftest import BERT, TINY, connect
 
 CREATORS = ("/v1/plans", "/v1/studies")

@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import update
 from starlette.testclient import TestClient
 
-from api.identifiers import new_identifier
 from api.service import Service
-from api.tables import Study, StudyStatus
+from api.storage.identifiers import new_identifier
+from api.storage.tables import Study, StudyStatus
 from profiles import library
 from profiles.json_text import canonical_json
 from tests.api.conftest import BERT, NO_FIT, TINY, Clock, Submit

@@ -7,11 +7,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from api.app import create_app
-from api.database import open_database
-from api.schemas import NewKey, PlanAnswer
 from api.service import Service
 from api.settings import Settings
-from api.study_schemas import StudyDocument, StudyPage, StudyRequest, TrialPage
+from api.storage.database import open_database
+from api.web.schemas import NewKey, PlanAnswer
+from api.web.study_schemas import StudyDocument, StudyPage, StudyRequest, TrialPage
 from profiles.calibration import Calibration
 from profiles.cluster import ClusterProfile
 from profiles.measurement import Measurements

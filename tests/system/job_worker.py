@@ -10,8 +10,8 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from api.identifiers import new_identifier
 from api.service import now
+from api.storage.identifiers import new_identifier
 from tests.api.life.pool import result_of
 from tuner.client import ServiceClient
 from tuner.client_errors import StaleLeaseError

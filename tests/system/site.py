@@ -15,11 +15,12 @@ from typing import Any
 
 from sqlalchemy import select
 
-from api import keys, queue
-from api.database import Database, open_database, upgrade
-from api.keys import Scope
+from api.access import keys
+from api.access.keys import Scope
+from api.jobs import queue
 from api.service import now
-from api.tables import JobRow
+from api.storage.database import Database, open_database, upgrade
+from api.storage.tables import JobRow
 from tests.api.work.factories import TRIAL
 from tests.cli.command import CHIMERA
 from tuner.client import ServiceClient

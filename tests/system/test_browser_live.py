@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
-from api.identifiers import new_identifier
 from api.service import now
+from api.storage.identifiers import new_identifier
 from tests.api.life.pool import MEASURED, result_of
 from tests.system.site import Site
 from tests.system.test_browser import FLAGS

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from api.tables import JobEvent
+from api.storage.tables import JobEvent
 from tests.api.life.pool import MEASURED
 from tests.api.work.factories import TRIAL
 from tests.system.site import Site, finished, kill, until

@@ -5,8 +5,8 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from api import progress
 from api.service import Service
+from api.studies import progress
 from profiles import library
 from tests.api.conftest import TINY
 from tests.api.work.factories import claim_of, client_with, post_claim, post_finish, worker

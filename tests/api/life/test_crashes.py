@@ -11,10 +11,10 @@ import pytest
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from api import progress
-from api.database import Database
 from api.service import Service
-from api.tables import JobRow, Study, StudyEvent, StudyTrial
+from api.storage.database import Database
+from api.storage.tables import JobRow, Study, StudyEvent, StudyTrial
+from api.studies import progress
 from tests.api.conftest import Clock, connect
 from tests.api.life.pool import MEASURED, Pool, settle
 from tuner.messages import JobKind

@@ -8,7 +8,7 @@ from sqlalchemy import func, select
 from starlette.testclient import TestClient
 
 from api.service import Service
-from api.tables import JobRow, StudyTrial
+from api.storage.tables import JobRow, StudyTrial
 from profiles.library import load_model_preset
 from tests.api.conftest import TINY, Clock, connect
 from tests.api.life.pool import MEASURED, Pool, profile, settle

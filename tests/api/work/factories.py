@@ -6,11 +6,12 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from api import keys, leases, queue
-from api.identifiers import new_identifier
-from api.keys import Scope
+from api.access import keys
+from api.access.keys import Scope
+from api.jobs import leases, queue
 from api.service import Service, now
-from api.tables import JobRow
+from api.storage.identifiers import new_identifier
+from api.storage.tables import JobRow
 from tests.api.conftest import connect
 from tuner.messages import Claim, DeviceGroup, Finish, JobKind, Outcome, WorkerInventory
 
@@ -62,7 +63,7 @@ def end(service: Service, row: JobRow, outcome: Outcome, **result: Any) -> tuple
 
 def events(service: Service, job_id: str) -> list[str]:
     """What happened to a job, in words."""
-    from api.job_history import read_history
+    from api.jobs.history import read_history
 
     with service.database.reading() as session:
         return [entry["event"] for entry in read_history(session, job_id)]

@@ -8,11 +8,11 @@ from fastapi.routing import APIRoute
 from sqlalchemy import select
 from starlette.testclient import TestClient
 
+from api.access.keys import Scope
 from api.app import ROUTERS, check_bind, create_app
-from api.keys import Scope
 from api.service import Service
 from api.settings import Settings
-from api.tables import ApiKey
+from api.storage.tables import ApiKey
 from tests.api.conftest import TINY, Clock, connect
 from tests.api.work.factories import add_job, claim_of, client_with, make_key, post_claim
 
@@ -60,7 +60,7 @@ def ask(client: TestClient, method: str, path: str, **options: Any) -> int:
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Service:
     """A service that has keys, and what each kind of key lets in."""
-    from api.database import open_database
+    from api.storage.database import open_database
 
     url = f"sqlite:///{tmp_path_factory.mktemp('guarded')}/chimera.db"
     return Service(Settings(database_url=url), open_database(url))

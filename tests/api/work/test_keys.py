@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from api.access.key_files import key_from_file, worker_key
+from api.access.keys import Scope
 from api.app import create_app
 from api.errors import SettingsError
-from api.key_files import key_from_file, worker_key
-from api.keys import Scope
 from api.service import Service
 from tests.api.conftest import ORIGIN, Clock, connect
 from tests.api.work.factories import client_with, post_claim

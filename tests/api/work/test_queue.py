@@ -8,10 +8,10 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import undefer
 
-from api import leases, queue, workers
-from api.problems import ConflictProblem, NotFoundProblem, StaleLeaseProblem
+from api.jobs import leases, queue, workers
 from api.service import Service
-from api.tables import JobRow
+from api.storage.tables import JobRow
+from api.web.problems import ConflictProblem, NotFoundProblem, StaleLeaseProblem
 from tests.api.conftest import Clock
 from tests.api.work.factories import LEASE, add_job, claim_of, end, events, take, worker
 from tuner.messages import (

@@ -9,10 +9,11 @@ import pytest
 from sqlalchemy import func, select
 from starlette.testclient import TestClient
 
-from api import queue, upkeep
-from api.identifiers import new_identifier
+from api import upkeep
+from api.jobs import queue
 from api.service import Service, now
-from api.tables import JobAttachment, StoredDocument
+from api.storage.identifiers import new_identifier
+from api.storage.tables import JobAttachment, StoredDocument
 from profiles.library import load_model_preset
 from tests.api.conftest import Clock, connect
 from tests.api.test_documents import small_profile

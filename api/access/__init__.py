@@ -1,0 +1,1 @@
+"""Who may do what? Keys, where requests may come from, and who made one."""

@@ -1,0 +1,100 @@
+"""Who is calling, and may they? A key in the Authorization header, or nobody while there are no keys."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from api.access.guard import is_loopback
+from api.access.keys import Scope, find_key, granted, people_have_keys
+from api.service import Service, ServiceDependency
+from api.storage.tables import ApiKey
+from api.web.problems import ForbiddenProblem, UnauthorizedProblem
+
+LOCAL_CALLER = "local"
+"""The owner of what is made without a key, by someone on this host."""
+_NOTED_EVERY = timedelta(minutes=1)
+_KEYLESS = frozenset({Scope.READ, Scope.SUBMIT})
+_HOW = "send it as `Authorization: Bearer KEY`; `chimera key create` makes one on the host of the service"
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who is calling."""
+
+    owner: str
+    """Under which name things are made."""
+    identity: str
+    """The id of the key, under which requests are remembered."""
+    scopes: frozenset[Scope]
+
+    def require_own(self, owner: str, *, what: str) -> None:
+        """Raise ForbiddenProblem unless it is the caller's own, or the caller may do everything."""
+        if owner != self.owner and Scope.ADMIN not in self.scopes:
+            raise ForbiddenProblem(
+                f"{what} belongs to {owner!r}, and this key to {self.owner!r}: its owner or a key with scope "
+                "admin may do this"
+            )
+
+
+def authenticate(request: Request, service: ServiceDependency) -> Caller:
+    """The caller of a request; raises UnauthorizedProblem for a key that is missing, unknown or revoked."""
+    header = request.headers.get("authorization")
+    if header is None:
+        return _without_key(service)
+    scheme, _, secret = header.partition(" ")
+    if scheme.lower() != "bearer" or not secret.strip():
+        raise UnauthorizedProblem(f"the Authorization header holds no bearer key: {_HOW}")
+    with service.database.reading() as session:
+        key = find_key(session, secret.strip())
+    if key is None:
+        raise UnauthorizedProblem(f"the key is not known here: {_HOW}")
+    if key.revoked_at is not None:
+        raise UnauthorizedProblem(
+            f"the key {key.id} was revoked on {key.revoked_at:%Y-%m-%d}: use another one"
+        )
+    _note_use(service, key)
+    return Caller(key.owner, key.id, granted(key.scopes))
+
+
+def allow(scope: Scope) -> Callable[..., Caller]:
+    """A dependency that gives the caller, and raises ForbiddenProblem without that scope."""
+
+    def caller_with_scope(caller: Annotated[Caller, Depends(authenticate)]) -> Caller:
+        if scope in caller.scopes:
+            return caller
+        has = ", ".join(name for name in Scope if name in caller.scopes)
+        if caller.identity == LOCAL_CALLER:
+            raise UnauthorizedProblem(
+                f"this needs a key with scope {scope}, without one there is {has}: {_HOW}"
+            )
+        raise ForbiddenProblem(f"this needs scope {scope}, and the key {caller.identity} has {has}")
+
+    return caller_with_scope
+
+
+READING = Depends(allow(Scope.READ))
+"""For routes that need not know who reads."""
+WORKING = Depends(allow(Scope.WORK))
+Submitter = Annotated[Caller, Depends(allow(Scope.SUBMIT))]
+Worker = Annotated[Caller, Depends(allow(Scope.WORK))]
+Admin = Annotated[Caller, Depends(allow(Scope.ADMIN))]
+
+
+def _without_key(service: Service) -> Caller:
+    if service.settings.keys_are_required or not is_loopback(service.settings.host):
+        raise UnauthorizedProblem(f"this service answers to holders of a key: {_HOW}")
+    if service.settings.require_keys is None:
+        with service.database.reading() as session:
+            if people_have_keys(session):
+                raise UnauthorizedProblem(f"since its first key was made, this service needs one: {_HOW}")
+    return Caller(LOCAL_CALLER, LOCAL_CALLER, _KEYLESS)
+
+
+def _note_use(service: Service, key: ApiKey) -> None:
+    now = service.clock()
+    if key.last_used_at is None or key.last_used_at < now - _NOTED_EVERY:
+        with service.database.writing() as session:
+            session.merge(key).last_used_at = now

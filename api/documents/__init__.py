@@ -1,0 +1,1 @@
+"""What does the service know? Documents that were sent, and those that are shipped."""

@@ -1,0 +1,1 @@
+"""What work is there for workers, and who does it?"""

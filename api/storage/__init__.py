@@ -1,0 +1,1 @@
+"""Where is it kept? Tables, and SQLite or Postgres below them."""

@@ -1,0 +1,1 @@
+"""How does a study get from its question to its answer?"""

@@ -1,0 +1,111 @@
+"""Which problem does each error become?"""
+
+import logging
+from typing import Any
+from uuid import uuid4
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from sqlalchemy.exc import DBAPIError, OperationalError, TimeoutError
+from starlette.exceptions import HTTPException
+
+from api.web.headers import secure
+from api.web.pages import error_page, wants_page
+from api.web.problems import (
+    BY_STATUS,
+    MEDIA_TYPE,
+    ConflictProblem,
+    DefectProblem,
+    InvalidProblem,
+    NotFoundProblem,
+    Problem,
+    UnavailableProblem,
+    WorkerVersionProblem,
+)
+from profiles.errors import DocumentError
+from tuner.errors import ProtocolError, TooLongError, TunerError
+from tuner.exports.errors import NothingChosenError, UnknownFormatError
+
+logger = logging.getLogger("chimera.api")
+
+_MEANINGS: tuple[tuple[type[Exception], type[Problem]], ...] = (
+    (UnknownFormatError, NotFoundProblem),
+    (NothingChosenError, ConflictProblem),
+    (TooLongError, ConflictProblem),
+    (ProtocolError, WorkerVersionProblem),
+    (Exception, InvalidProblem),
+)
+"""What errors of the packages below mean to a client; the first that matches."""
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of `app` with a problem document, or a page where a browser asked for a page."""
+    for kind in (
+        Problem,
+        TunerError,
+        DocumentError,
+        RequestValidationError,
+        HTTPException,
+        DBAPIError,
+        TimeoutError,
+    ):
+        app.add_exception_handler(kind, _answer)
+    app.add_exception_handler(Exception, _answer_defect)
+
+
+def problem_response(problem: Problem) -> Response:
+    """The problem as application/problem+json."""
+    return JSONResponse(
+        problem.document(), status_code=problem.status, headers=problem.headers, media_type=MEDIA_TYPE
+    )
+
+
+def as_problem(error: Exception) -> Problem:
+    """The problem that an expected error stands for; anything unexpected is a defect, and is logged."""
+    match error:
+        case Problem():
+            return error
+        case TunerError() | DocumentError():
+            return next(problem for kind, problem in _MEANINGS if isinstance(error, kind))(str(error))
+        case RequestValidationError():
+            return InvalidProblem("; ".join(_fault(fault) for fault in error.errors()))
+        case HTTPException():
+            return _from_status(error)
+        case OperationalError() | TimeoutError():
+            logger.error("the database does not answer: %s", " ".join(str(error).split()))
+            return UnavailableProblem("the database does not answer: try again", headers={"Retry-After": "5"})
+        case _:
+            return _defect(error)
+
+
+def _answer(request: Request, error: Exception) -> Response:
+    problem = as_problem(error)
+    return error_page(request, problem) if wants_page(request) else problem_response(problem)
+
+
+def _answer_defect(request: Request, error: Exception) -> Response:
+    response = _answer(request, error)
+    # This handler stands outside the middleware that adds these elsewhere.
+    secure(response.headers)
+    return response
+
+
+def _defect(error: Exception) -> Problem:
+    identifier = uuid4().hex
+    logger.error("defect %s: %s", identifier, type(error).__name__, exc_info=error)
+    return DefectProblem(
+        f"something unexpected happened; the log of the service tells what under {identifier}", id=identifier
+    )
+
+
+def _from_status(error: HTTPException) -> Problem:
+    kind = BY_STATUS.get(error.status_code, InvalidProblem)
+    details = {404: "there is nothing at this address", 405: "this address does not take this method"}
+    detail = details.get(error.status_code, str(error.detail))
+    return kind(detail, headers=dict(error.headers or {}))
+
+
+def _fault(fault: dict[str, Any]) -> str:
+    place = ".".join(str(part) for part in fault["loc"])
+    return f"{place[:200]}: {fault['msg']}"

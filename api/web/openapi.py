@@ -1,0 +1,70 @@
+"""How does the service describe itself? In OpenAPI, with the bodies that handlers read as raw JSON."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, models_json_schema
+
+from api.crossovers import CrossoverRequest
+from api.documents.calibrations import FitRequest
+from api.web.problems import ProblemDocument
+from api.web.schemas import KeyRequest
+from api.web.study_schemas import StudyRequest
+from profiles.calibration import Calibration
+from profiles.cluster import ClusterProfile
+from profiles.measurement import Measurements
+from profiles.timings import Profile
+from tuner.assignments import ProfileJobRequest
+from tuner.messages import Claim, Finish, Heartbeat
+from tuner.request import PlanRequest
+
+_REFERENCE = "#/components/schemas/{model}"
+_BODIES = (
+    PlanRequest,
+    StudyRequest,
+    Profile,
+    ClusterProfile,
+    Measurements,
+    ProfileJobRequest,
+    Calibration,
+    FitRequest,
+    CrossoverRequest,
+    KeyRequest,
+    Claim,
+    Heartbeat,
+    Finish,
+)
+
+
+def json_body(model: type, *, example: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The OpenAPI entry of a body that is read as JSON and checked against `model` by the handler."""
+    content: dict[str, Any] = {"schema": {"$ref": _REFERENCE.format(model=model.__name__)}}
+    if example is not None:
+        content["example"] = example
+    return {"requestBody": {"required": True, "content": {"application/json": content}}}
+
+
+class DescribedApp(FastAPI):
+    """A FastAPI application whose document also holds the schemas of bodies and problems."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The document, made once."""
+        if self.openapi_schema is None:
+            document = get_openapi(
+                title=self.title, version=self.version, description=self.description, routes=self.routes
+            )
+            modes: list[tuple[Any, JsonSchemaMode]] = [(body, "validation") for body in _BODIES]
+            _, bodies = models_json_schema(
+                [*modes, (ProblemDocument, "serialization")],
+                ref_template=_REFERENCE,
+                schema_generator=GenerateJsonSchema,
+            )
+            schemas = document.setdefault("components", {}).setdefault("schemas", {})
+            for name, schema in bodies["$defs"].items():
+                schemas.setdefault(name, schema)
+            document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+            # Some operations are open while there are no keys, and health always is.
+            document["security"] = [{"key": []}, {}]
+            self.openapi_schema = document
+        return self.openapi_schema

@@ -1,0 +1,26 @@
+"""When does a person get a page instead of a document, and what is on it when something is wrong?"""
+
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+
+from api.web.problems import Problem
+from api.web.rendering import render
+
+
+def page(template: str, *, base: str, status: int = 200, **context: Any) -> HTMLResponse:
+    """A page as an answer."""
+    return HTMLResponse(render(template, base=base, **context), status_code=status)
+
+
+def wants_page(request: Request) -> bool:
+    """Whether a person's browser asks for a page, and not a program for the API."""
+    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    return not path.startswith("/v1") and "text/html" in request.headers.get("accept", "")
+
+
+def error_page(request: Request, problem: Problem) -> HTMLResponse:
+    """A problem as a page."""
+    base = str(request.scope.get("root_path", "")).rstrip("/")
+    return page("problem.html", base=base, status=problem.status, problem=problem)

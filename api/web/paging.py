@@ -1,0 +1,45 @@
+"""How is a long list read in pieces? Each page names where the next one starts."""
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import Query
+
+from api.web.problems import InvalidProblem
+
+MAX_LIMIT = 500
+
+Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Items on a page.")]
+Cursor = Annotated[
+    str | None, Query(max_length=100, description="`next` of the page before; the first page has none.")
+]
+
+
+def page(items: Sequence[Any], following: str | None, **more: Any) -> dict[str, Any]:
+    """A page as JSON; `next` is None on the last one."""
+    return {"items": items, "next": following, **more}
+
+
+def slice_page(items: Sequence[Any], *, cursor: str | None, limit: int) -> dict[str, Any]:
+    """A page of a list that does not change; the cursor is a position in it."""
+    start = 0 if cursor is None else _position(cursor)
+    end = start + limit
+    return page(items[start:end], str(end) if end < len(items) else None, total=len(items))
+
+
+def last_seen(cursor: str, *, pattern: str) -> str:
+    """The id that the page before ended with; raises InvalidProblem for what is no id."""
+    if not re.fullmatch(pattern, cursor):
+        raise _foreign(cursor)
+    return cursor
+
+
+def _position(cursor: str) -> int:
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 12):
+        raise _foreign(cursor)
+    return int(cursor)
+
+
+def _foreign(cursor: str) -> InvalidProblem:
+    return InvalidProblem(f"the cursor {cursor[:40]!r} is not one of this list: pass `next` as it was given")
