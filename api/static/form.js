@@ -93,11 +93,7 @@
   }
 
   async function ask() {
-    const answer = await fetch(form.action, {
-      method: "POST",
-      headers: { "Content-Type": "application/json", Accept: "application/json" },
-      body: JSON.stringify(request()),
-    });
+    const answer = await chimera.send("POST", form.action, request());
     const document_ = await answer.json();
     if (!answer.ok) return tell(document_.title, document_.detail, fieldsIn(document_.detail));
     location.assign(document_.links.page);

@@ -12,7 +12,7 @@
   async function refresh() {
     let answer;
     try {
-      answer = await fetch(live.dataset.state, { headers: { Accept: "text/html" } });
+      answer = await chimera.send("GET", live.dataset.state, undefined, { headers: { Accept: "text/html" } });
     } catch {
       return; // The stream finds out when the service is back.
     }

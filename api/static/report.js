@@ -78,7 +78,7 @@ document.documentElement.classList.add("js");
 
   async function more(link) {
     const body = document.getElementById(link.dataset.into);
-    const answer = await fetch(link.href);
+    const answer = await chimera.send("GET", link.href);
     if (!answer.ok) { location.assign(link.href); return; }
     const page = await answer.json();
     for (const entry of page.items) {

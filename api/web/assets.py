@@ -15,6 +15,7 @@ from plotly.offline import get_plotlyjs
 _MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 NAMES = (
     "style.css",
+    "calls.js",
     "charts.js",
     "report.js",
     "timeline_picture.js",

@@ -7,6 +7,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from api.reports.quantities import FILTERS
 from api.web.assets import asset, plotly_style_ids
+from api.web.visit import current_visit
 
 
 @cache
@@ -21,7 +22,7 @@ def templates() -> Environment:
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "sort_keys": True}
     environment.filters |= FILTERS
-    environment.globals |= {"asset": asset, "plotly_style_ids": plotly_style_ids}
+    environment.globals |= {"asset": asset, "plotly_style_ids": plotly_style_ids, "visit": current_visit}
     return environment
 
 
