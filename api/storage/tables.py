@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import LargeBinary, String
 from sqlalchemy.orm import Mapped, mapped_column
 
+from api.storage.access_tables import AuditEntry, BrowserSession
 from api.storage.columns import Table, choice
 from api.storage.job_tables import ApiKey, Event, JobAttachment, JobEvent, JobRow, WorkerRow
 from api.storage.study_tables import FINAL, Study, StudyEvent, StudyStatus, StudyTrial
@@ -14,6 +15,8 @@ from api.storage.study_tables import FINAL, Study, StudyEvent, StudyStatus, Stud
 __all__ = [
     "FINAL",
     "ApiKey",
+    "AuditEntry",
+    "BrowserSession",
     "DocumentKind",
     "Event",
     "IdempotencyKey",
@@ -37,6 +40,7 @@ class DocumentKind(StrEnum):
     CLUSTER = "clusters"
     MEASUREMENTS = "measurements"
     CALIBRATION = "calibrations"
+    CHECK = "checks"
 
 
 class StoredDocument(Table):
