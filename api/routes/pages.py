@@ -11,6 +11,7 @@ from api.access.auth import READING
 from api.documents.catalogue import catalogue
 from api.reports.live import render_live, render_state
 from api.reports.report import StudyNote, render_report
+from api.routes import comparing
 from api.service import BaseDependency, Service, ServiceDependency
 from api.storage.tables import FINAL
 from api.studies import store as studies
@@ -26,6 +27,7 @@ STUDIES_ON_A_PAGE = 25
 _FOR_EVER = "public, max-age=31536000, immutable"
 
 router = APIRouter(include_in_schema=False)
+router.include_router(comparing.router)
 
 
 @router.get("/", dependencies=[READING])
