@@ -141,7 +141,18 @@ class HeartbeatReply(FromService):
     heartbeat_s: float
 
 
-class Done(Part):
+def _say_which(schema: dict[str, Any]) -> None:
+    """In JSON `status` is never left out: it says which of the outcomes it is."""
+    schema["required"] = ["status", *schema.get("required", [])]
+
+
+class _Ended(Part):
+    """How a job can end."""
+
+    model_config = ConfigDict(json_schema_extra=_say_which)
+
+
+class Done(_Ended):
     """The job gave its result. Out of memory is a result too."""
 
     status: Literal["done"] = "done"
@@ -149,7 +160,7 @@ class Done(Part):
     """Checked by the kind of the job: `tuner.assignments.RESULTS`."""
 
 
-class Failed(Part):
+class Failed(_Ended):
     """The attempt failed."""
 
     status: Literal["failed"] = "failed"
@@ -161,13 +172,13 @@ class Failed(Part):
     """Such as rank, operation, exit code and signal."""
 
 
-class Cancelled(Part):
+class Cancelled(_Ended):
     """The worker stopped because a heartbeat's reply told it to."""
 
     status: Literal["cancelled"] = "cancelled"
 
 
-class Released(Part):
+class Released(_Ended):
     """The worker stops before the job is done, and gives it back; this attempt does not count."""
 
     status: Literal["released"] = "released"
@@ -202,8 +213,8 @@ def read_message(kind: type[SomeMessage], value: Any) -> SomeMessage:
     if not isinstance(value, dict):
         raise RequestError(f"{name} must be a JSON object")
     spoken = value.get("protocol", PROTOCOL)
-    if not isinstance(spoken, int) or not OLDEST_PROTOCOL <= spoken <= PROTOCOL:
-        older = isinstance(spoken, int) and spoken < OLDEST_PROTOCOL
+    if type(spoken) is int and not OLDEST_PROTOCOL <= spoken <= PROTOCOL:
+        older = spoken < OLDEST_PROTOCOL
         change = "upgrade chimera-tuner on the worker" if older else "upgrade the service first"
         raise ProtocolError(
             f"the worker speaks protocol {str(spoken)[:20]}, this service {OLDEST_PROTOCOL} to {PROTOCOL}: "

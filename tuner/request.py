@@ -60,10 +60,19 @@ def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
+def _given(name: str, *kinds: str) -> dict[str, Any]:
+    """In JSON Schema: the key is there, and not null."""
+    return {"required": [name], "properties": {name: {"type": list(kinds)}}}
+
+
 class InlineModel(BaseModel):
     """A model that is not a preset: a Hugging Face configuration, or the id of a stored profile."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        json_schema_extra={"oneOf": [_given("config", "object"), _given("profile", "string")]},
+    )
 
     config: dict[str, Any] | None = None
     """A parsed Hugging Face config.json."""
@@ -95,7 +104,12 @@ class PlanRequest(BaseModel):
     """
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        json_schema_extra={"anyOf": [_given("cluster", "string", "object"), _given("accelerator", "string")]},
     )
 
     model: Annotated[

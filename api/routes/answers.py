@@ -14,7 +14,7 @@ from api.studies import timelines
 from api.studies.outcomes import as_tuning
 from api.studies.trials import entry, jobs_of, read_trials
 from api.web.headers import STANDALONE_POLICY
-from api.web.paging import Cursor, Limit, slice_page
+from api.web.paging import Limit, Position, slice_page
 from api.web.problems import responses
 from api.web.schemas import TimelineDocument
 from api.web.study_schemas import CandidatePage, RejectedPage, TrialPage
@@ -38,7 +38,7 @@ def list_candidates(
     schedule: Schedule = None,
     width: Size = None,
     depth: Size = None,
-    cursor: Cursor = None,
+    cursor: Position = None,
     limit: Limit = 50,
 ) -> JSONResponse:
     """List the configurations that fit, the fastest first."""
@@ -57,7 +57,7 @@ def list_rejected(
     schedule: Schedule = None,
     width: Size = None,
     depth: Size = None,
-    cursor: Cursor = None,
+    cursor: Position = None,
     limit: Limit = 100,
 ) -> JSONResponse:
     """List the configurations that were not taken, each with its reason."""
@@ -84,7 +84,7 @@ def list_trials(
     base: BaseDependency,
     status: Annotated[TrialStatus | None, Query(description="Only trials that stand there.")] = None,
     schedule: Schedule = None,
-    cursor: Cursor = None,
+    cursor: Position = None,
     limit: Limit = 50,
 ) -> JSONResponse:
     """List the trials of a study, in the order in which they were proposed; none without `refine`."""

@@ -13,7 +13,7 @@ from api.storage.tables import DocumentKind
 from api.web.bodies import BodyDependency
 from api.web.idempotency import KeyHeader, Once
 from api.web.openapi import json_body
-from api.web.paging import Cursor, Limit
+from api.web.paging import DocumentCursor, Limit
 from api.web.problems import responses
 from api.web.schemas import DocumentPage, StoredDocumentMessage
 
@@ -48,7 +48,12 @@ class DocumentHandlers:
         return JSONResponse(answer.body, status_code=answer.status, headers=answer.headers)
 
     def list_all(
-        self, *, service: ServiceDependency, base: BaseDependency, cursor: Cursor = None, limit: Limit = 50
+        self,
+        *,
+        service: ServiceDependency,
+        base: BaseDependency,
+        cursor: DocumentCursor = None,
+        limit: Limit = 50,
     ) -> JSONResponse:
         """List the documents, by id, without their content."""
         with service.database.reading() as session:

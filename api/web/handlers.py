@@ -11,6 +11,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError, TimeoutError
 from starlette.exceptions import HTTPException
 
 from api.web.headers import secure
+from api.web.methods import methods_of
 from api.web.pages import error_page, wants_page
 from api.web.problems import (
     BY_STATUS,
@@ -18,6 +19,7 @@ from api.web.problems import (
     ConflictProblem,
     DefectProblem,
     InvalidProblem,
+    NotAllowedProblem,
     NotFoundProblem,
     Problem,
     UnavailableProblem,
@@ -80,8 +82,22 @@ def as_problem(error: Exception) -> Problem:
 
 
 def _answer(request: Request, error: Exception) -> Response:
-    problem = as_problem(error)
+    problem = _of_method(request, as_problem(error))
     return error_page(request, problem) if wants_page(request) else problem_response(problem)
+
+
+def _of_method(request: Request, problem: Problem) -> Problem:
+    """The problem; where the method was wrong, with all that the address takes, whichever route refused."""
+    if problem.status not in {NotFoundProblem.status, NotAllowedProblem.status}:
+        return problem
+    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    taken = methods_of(path, request.app.openapi())
+    if not taken or request.method in taken:
+        return problem
+    return NotAllowedProblem(
+        f"this address does not take {request.method[:20]}, only {' and '.join(taken)}",
+        headers={"Allow": ", ".join(taken)},
+    )
 
 
 def _answer_defect(request: Request, error: Exception) -> Response:

@@ -36,6 +36,9 @@ _BODIES = (
     Finish,
 )
 
+_OPEN = frozenset({"/healthz", "/readyz"})
+"""What answers everybody, also where every other address wants a key."""
+
 
 def json_body(model: type, *, example: dict[str, Any] | None = None) -> dict[str, Any]:
     """The OpenAPI entry of a body that is read as JSON and checked against `model` by the handler."""
@@ -64,7 +67,10 @@ class DescribedApp(FastAPI):
             for name, schema in bodies["$defs"].items():
                 schemas.setdefault(name, schema)
             document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-            # Some operations are open while there are no keys, and health always is.
-            document["security"] = [{"key": []}, {}]
+            needs_keys = self.state.service.settings.keys_are_required
+            document["security"] = [{"key": []}] if needs_keys else [{"key": []}, {}]
+            for path in _OPEN.intersection(document["paths"]):
+                for operation in document["paths"][path].values():
+                    operation["security"] = []
             self.openapi_schema = document
         return self.openapi_schema

@@ -6,14 +6,31 @@ from typing import Annotated, Any
 
 from fastapi import Query
 
+from api.storage.identifiers import PATTERN
 from api.web.problems import InvalidProblem
 
 MAX_LIMIT = 500
+FINGERPRINT = "[0-9a-f]{64}"
+"""The id of a document: the SHA-256 of its content."""
 
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Items on a page.")]
-Cursor = Annotated[
-    str | None, Query(max_length=100, description="`next` of the page before; the first page has none.")
-]
+
+
+def _cursor(pattern: str) -> Any:
+    """`next` of the page before. The pattern is what clients are told: each list checks its own."""
+    return Query(
+        max_length=100,
+        description="`next` of the page before; the first page has none.",
+        json_schema_extra={"pattern": pattern},
+    )
+
+
+Cursor = Annotated[str | None, _cursor(PATTERN)]
+"""Of a list of rows: the id of the last one seen."""
+DocumentCursor = Annotated[str | None, _cursor(f"^{FINGERPRINT}$")]
+"""Of a list of documents: the fingerprint of the last one seen."""
+Position = Annotated[str | None, _cursor("^[0-9]{1,12}$")]
+"""Of a list that does not change: how many came before."""
 
 
 def page(items: Sequence[Any], following: str | None, **more: Any) -> dict[str, Any]:

@@ -186,11 +186,23 @@ def test_an_unknown_address_is_not_found(sqlite_client: TestClient, path: str) -
     check(sqlite_client.get(path), status=404)
 
 
-def test_a_method_that_an_address_does_not_take_is_refused(sqlite_client: TestClient) -> None:
-    """405 with the ones it takes."""
-    refused = sqlite_client.put("/v1/plans", json=TINY)
-    check(refused, status=405)
-    assert refused.headers["allow"] == "POST"
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "/v1/plans", "POST"),
+        ("OPTIONS", "/v1/studies", "GET, POST"),
+        ("PATCH", "/v1/studies/nothing", "DELETE, GET"),
+        ("GET", "/v1/jobs/claim", "POST"),
+        ("POST", "/studies/nothing", "GET"),
+    ],
+)
+def test_a_method_that_an_address_does_not_take_is_refused(
+    sqlite_client: TestClient, method: str, path: str, allowed: str
+) -> None:
+    """405 with all those that it takes; what has a meaning of its own is no id."""
+    refused = sqlite_client.request(method, path)
+    assert method in check(refused, status=405) or path.startswith("/studies")
+    assert refused.headers["allow"] == allowed
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=501", "limit=x", "cursor=" + "x" * 200])

@@ -48,13 +48,20 @@ def test_messages_survive_the_wire() -> None:
         assert read_message(type(message), json.loads(message.model_dump_json())) == message
 
 
-@pytest.mark.parametrize("protocol", [OLDEST_PROTOCOL - 1, PROTOCOL + 1, "1", None, 1.0])
-def test_another_protocol_is_refused_before_anything_else(protocol: object) -> None:
+@pytest.mark.parametrize("protocol", [OLDEST_PROTOCOL - 1, PROTOCOL + 1])
+def test_another_protocol_is_refused_before_anything_else(protocol: int) -> None:
     """The message says which side to upgrade, although the rest of the message is not understood."""
     with pytest.raises(ProtocolError, match=rf"this service {OLDEST_PROTOCOL} to {PROTOCOL}") as refused:
         read_message(Claim, {"protocol": protocol, "unheard_of": 1})
-    older = isinstance(protocol, int) and protocol < OLDEST_PROTOCOL
+    older = protocol < OLDEST_PROTOCOL
     assert ("on the worker" in str(refused.value)) is older
+
+
+@pytest.mark.parametrize("protocol", ["1", None, 1.0, True, {}])
+def test_what_is_no_number_of_a_protocol_is_a_fault_like_any_other(protocol: object) -> None:
+    """The message names the key."""
+    with pytest.raises(RequestError, match="protocol"):
+        read_message(Heartbeat, {"protocol": protocol, "token": TOKEN})
 
 
 def test_the_release_before_is_understood() -> None:
