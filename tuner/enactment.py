@@ -8,6 +8,7 @@ from profiles.timings import Profile
 from tuner.configuration import Configuration
 from tuner.errors import RequestError, TooLongError
 from tuner.evaluation import Evaluated, Evaluator, Variant
+from tuner.held_memory import HeldMemory, held_memory
 from tuner.inputs import Library, gather
 from tuner.memory import ParameterBytes
 from tuner.operation_costs import OperationCosts
@@ -36,6 +37,14 @@ class Expectation:
     """Where the times of the layers come from."""
     gradient_bytes: int = 0
     """Of the stage with most."""
+
+
+@dataclass(frozen=True)
+class Enacted:
+    """One configuration over time, and what its ranks hold meanwhile."""
+
+    timeline: Timeline
+    held: HeldMemory
 
 
 def expect(
@@ -75,8 +84,15 @@ def enact_chosen(
     """
     if plan.chosen is None:
         return None
-    request = request.model_copy(update={"compression": plan.chosen.compression})
-    return enact(request, configuration_of(plan.chosen), library, profile=profile)
+    return enact_candidate(request, plan.chosen, library, profile=profile).timeline
+
+
+def enact_candidate(
+    request: PlanRequest, candidate: Candidate, library: Library, *, profile: Profile | None = None
+) -> Enacted:
+    """The simulated iteration of a candidate of an answer to `request`; raises as `enact` does."""
+    request = request.model_copy(update={"compression": candidate.compression})
+    return enact_with_memory(request, configuration_of(candidate), library, profile=profile)
 
 
 def enact(
@@ -90,6 +106,17 @@ def enact(
 
     Raises TooLongError beyond MOST_OPERATIONS, RequestError where the configuration is not legal.
     """
+    return enact_with_memory(request, configuration, library, profile=profile).timeline
+
+
+def enact_with_memory(
+    request: PlanRequest,
+    configuration: Configuration,
+    library: Library,
+    *,
+    profile: Profile | None = None,
+) -> Enacted:
+    """As `enact`, with what the ranks hold."""
     count = operations(configuration)
     if count > MOST_OPERATIONS:
         raise TooLongError(
@@ -98,7 +125,19 @@ def enact(
             "simulated for one: pin a larger micro-batch or a smaller depth to see a timeline"
         )
     evaluator = Evaluator(gather(request, library, profile=profile))
-    return Rehearsal(evaluator).timeline(_evaluate(evaluator, configuration), 0)
+    evaluated = _evaluate(evaluator, configuration)
+    return Enacted(Rehearsal(evaluator).timeline(evaluated, 0), held_memory(evaluated))
+
+
+def hold(
+    request: PlanRequest,
+    configuration: Configuration,
+    library: Library,
+    *,
+    profile: Profile | None = None,
+) -> HeldMemory:
+    """What the ranks of one configuration hold; raises RequestError where it is not legal."""
+    return held_memory(_evaluate(Evaluator(gather(request, library, profile=profile)), configuration))
 
 
 def configuration_of(candidate: Candidate) -> Configuration:

@@ -64,17 +64,21 @@ class _Held:
         return to_ranks(values[:, None, :], self.placement, "max")
 
     def kept(self) -> Floats:
-        """What a live micro-batch keeps of every stage [b, s].
+        """What a live micro-batch keeps of every stage [b, s]."""
+        return kept_bytes(self.stages, self.recompute)
 
-        Under `stage` only stage inputs are kept; under `layer` the inputs of the blocks are, and embedding
-        and head are not recomputed.
-        """
-        stages = self.stages
-        if self.recompute == "none":
-            return stages.activation_bytes
-        if self.recompute == "stage":
-            return stages.stage_input_bytes
-        return stages.block_input_bytes + stages.activation_bytes - stages.block_activation_bytes
+
+def kept_bytes(stages: StageCosts, recompute: Recompute) -> Floats:
+    """What a live micro-batch keeps of every stage [b, s].
+
+    Under `stage` only stage inputs are kept; under `layer` the inputs of the blocks are, and embedding
+    and head are not recomputed.
+    """
+    if recompute == "none":
+        return stages.activation_bytes
+    if recompute == "stage":
+        return stages.stage_input_bytes
+    return stages.block_input_bytes + stages.activation_bytes - stages.block_activation_bytes
 
 
 def fullest_moment(

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tuner.held_memory import HeldMemory
 from tuner.schedules.compiled import NONE
 from tuner.schedules.program import Integers, Kind
 from tuner.timeline import Timeline
@@ -16,12 +17,14 @@ _DIGITS = 7
 """Of the makespan: a screen has fewer columns."""
 
 
-def timeline_document(timeline: Timeline) -> dict[str, Any]:
+def timeline_document(timeline: Timeline, held: HeldMemory | None = None) -> dict[str, Any]:
     """The timeline as JSON values, operations rank by rank; equal timelines give equal documents.
 
     `half` is 1 and 2 for the two operations of a fused pair, which share their interval, else 0. `live`
     counts the micro-batches alive on the rank after the operation, each of its chunks apart. Collectives are
-    listed apart, with an entry on every rank that takes part. `critical_path` indexes the operations.
+    listed apart, with an entry on every rank that takes part. `critical_path` indexes the operations. `parts`
+    is how many backwards share a micro-batch. `memory` says what a rank always holds, and what a micro-batch
+    keeps of a stage; None where that is not known.
     """
     compiled = timeline.compiled
     program, kind = compiled.program, compiled.program.columns.kind
@@ -39,6 +42,7 @@ def timeline_document(timeline: Timeline) -> dict[str, Any]:
         "chunks": program.chunks,
         "micro_batches": program.micro_batches,
         "iterations": program.iterations,
+        "parts": int(columns.parts[columns.kind == Kind.B].max(initial=1)),
         "makespan": timeline.makespan_s,
         "kinds": [member.name for member in Kind],
         "operations": _times(timeline, event)
@@ -53,6 +57,7 @@ def timeline_document(timeline: Timeline) -> dict[str, Any]:
         "collectives": _times(timeline, collectives)
         | {"group": columns.group[compiled.first[collectives]].tolist()},
         "critical_path": _critical_path(timeline, event),
+        "memory": held.document() if held else None,
     }
 
 

@@ -5,8 +5,9 @@ from typing import Any
 
 from profiles.errors import DocumentError
 from profiles.timings import Profile
-from tuner.enactment import enact_chosen
+from tuner.enactment import enact_candidate
 from tuner.errors import TunerError
+from tuner.held_memory import HeldMemory
 from tuner.inputs import Library
 from tuner.plan import Plan
 from tuner.request import PlanRequest
@@ -21,16 +22,18 @@ def embedded_timeline(
     request: PlanRequest, plan: Plan, library: Library, *, profile: Profile | None = None
 ) -> dict[str, Any] | str | None:
     """The timeline of what `plan` chose, or why it is left out; None where nothing was chosen."""
+    if plan.chosen is None:
+        return None
     try:
-        timeline = enact_chosen(request, plan, library, profile=profile)
+        enacted = enact_candidate(request, plan.chosen, library, profile=profile)
     except (TunerError, DocumentError) as error:
         return str(error)
-    return None if timeline is None else embedded(timeline)
+    return embedded(enacted.timeline, enacted.held)
 
 
-def embedded(timeline: Timeline) -> dict[str, Any] | str:
+def embedded(timeline: Timeline, held: HeldMemory | None = None) -> dict[str, Any] | str:
     """A timeline, simulated or measured, or why it is too long."""
-    document = timeline_document(timeline)
+    document = timeline_document(timeline, held)
     size = len(json.dumps(document, separators=(",", ":")))
     if size <= MOST_EMBEDDED_BYTES:
         return document
