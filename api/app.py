@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from api.access.guard import Guard, check_bind
 from api.access.key_files import key_from_file
@@ -22,6 +23,7 @@ from api.routes import (
     events,
     jobs,
     keys,
+    login,
     operations,
     pages,
     plans,
@@ -32,7 +34,8 @@ from api.service import Service
 from api.settings import Settings
 from api.storage.database import open_database
 from api.upkeep import tidy_forever
-from api.web.handlers import install
+from api.web.deadline import Deadlines
+from api.web.handlers import install, problem_response
 from api.web.openapi import DescribedApp
 
 __all__ = ["check_bind", "create_app"]
@@ -52,6 +55,7 @@ ROUTERS = (
     jobs.router,
     keys.router,
     operations.router,
+    login.router,
     pages.router,
 )
 
@@ -83,7 +87,9 @@ def create_app(
         swagger_ui_oauth2_redirect_url=None,
         generate_unique_id_function=_name,
         middleware=[
+            *_proxies(settings),
             Middleware(Guard, settings=settings),
+            Middleware(Deadlines, seconds=settings.request_seconds, respond=problem_response),
             Middleware(GZipMiddleware, minimum_size=2_000, compresslevel=4),
         ],
     )
@@ -102,12 +108,20 @@ def _lifespan(running: Service) -> Callable[[FastAPI], AbstractAsyncContextManag
         upkeep = asyncio.create_task(tidy_forever(running))
         yield
         running.bell.close()
+        running.effort.close()
         upkeep.cancel()
         with suppress(asyncio.CancelledError):
             await upkeep
         running.database.close()
 
     return lifespan
+
+
+def _proxies(settings: Settings) -> list[Middleware]:
+    """Who tells of clients and of https in their place; nobody unless somebody is named."""
+    if settings.trusted_proxies is None:
+        return []
+    return [Middleware(ProxyHeadersMiddleware, trusted_hosts=settings.trusted_proxies)]
 
 
 def _make_first_key(running: Service, path: Path) -> None:

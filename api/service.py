@@ -3,10 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Annotated
 
 from fastapi import Depends, Request
 
+from api.access.effort import Effort
+from api.access.rates import Rates
 from api.bell import Bell
 from api.settings import Settings
 from api.storage.database import Database
@@ -26,8 +29,21 @@ class Service:
     clock: Callable[[], datetime] = now
     bell: Bell = field(default_factory=Bell)
     """Rings when there may be a job to claim, or a study got on."""
+    rates: Rates = field(default_factory=Rates)
+    """What is left of callers' budgets for expensive calls."""
     expects_worker: bool = False
     """Whether a worker of the default pool was started beside the service, and will ask for jobs."""
+
+    @cached_property
+    def effort(self) -> Effort:
+        """Who answers expensive calls, in turns."""
+        return Effort(at_once=self.settings.work_at_once, waiting=self.settings.work_waiting)
+
+    def charge(self, kind: str) -> None:
+        """Let whoever asks pay for an expensive call of this kind; raises TooManyProblem."""
+        self.rates.charge(
+            kind, per_minute=self.settings.rate_per_minute, burst=self.settings.rate_burst
+        )
 
 
 async def current_service(request: Request) -> Service:

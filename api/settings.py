@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from ipaddress import ip_network
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
@@ -37,6 +38,8 @@ class Settings(BaseModel):
     """The address in people's browsers when it is not the one listened on; requests may carry its host."""
     root_path: Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._~-]+)*$")] = ""
     """Path under which a proxy shows the service, such as `/tuner`."""
+    trusted_proxies: str | None = None
+    """Addresses or networks, with commas, of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed."""
     max_body_bytes: Annotated[int, Field(ge=1_000, le=8_000_000)] = 4_000_000
     """Largest request body; a longer one is answered with 413."""
     idempotency_hours: Annotated[float, Field(gt=0, le=8_760)] = 24
@@ -47,6 +50,20 @@ class Settings(BaseModel):
     """Whether every request needs an API key; by default as soon as a key for more than work was made."""
     bootstrap_key_file: str | None = None
     """File with the first admin key: it is made there (mode 0600) when missing; requests then need keys."""
+    session_hours: Annotated[float, Field(gt=0, le=8_760)] = 168
+    """How long a browser stays signed in after its key was shown at /login."""
+    rate_per_minute: Annotated[float, Field(gt=0, le=1_000_000)] = 600
+    """Expensive calls of one kind that a key may make in the long run; more are answered with 429."""
+    rate_burst: Annotated[int, Field(ge=1, le=1_000_000)] = 120
+    """As many of them may come at once before the rate counts."""
+    work_at_once: Annotated[int, Field(ge=1, le=32)] = 4
+    """Expensive calls that a process works on at a time; others wait for their turn."""
+    work_waiting: Annotated[int, Field(ge=0, le=10_000)] = 200
+    """Expensive calls that may wait for their turn; more are answered with 503 at once."""
+    request_seconds: Annotated[float, Field(ge=0.1, le=3_600)] = 60
+    """How long answering may take, beside the waiting that was asked for; then 504, and nothing is kept."""
+    audit_days: Annotated[float, Field(gt=0, le=36_500)] = 365
+    """How long the log of who changed what is kept."""
     lease_seconds: Annotated[float, Field(ge=1, le=3_600)] = 30
     """How long a worker may be silent before its job is given to another; it is heard six times as often."""
     retention_days: Annotated[float, Field(gt=0, le=36_500)] = 90
@@ -82,6 +99,17 @@ class Settings(BaseModel):
             raise ValueError("not a database address such as sqlite:////data/chimera.db") from None
         if url.get_backend_name() not in {"sqlite", "postgresql", "postgres"}:
             raise ValueError("only sqlite:///FILE and postgresql://USER@HOST/NAME are supported")
+        return value
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, value: str | None) -> str | None:
+        for part in (value or "").split(","):
+            if value is not None:
+                try:
+                    ip_network(part.strip())
+                except ValueError as error:
+                    raise ValueError(f"name addresses or networks such as 10.0.0.0/8: {error}") from None
         return value
 
     @field_validator("public_url")

@@ -9,6 +9,8 @@ from sqlalchemy import delete, select, tuple_
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
+from api.access.audit import prune_entries
+from api.access.sessions import prune_sessions
 from api.jobs.queue import settle_abandoned
 from api.service import Service
 from api.storage.tables import JobAttachment, WorkerRow
@@ -40,6 +42,8 @@ def tidy(service: Service) -> None:
     with service.database.writing() as session:
         _prune_attachments(session, older_than=before)
         session.execute(delete(WorkerRow).where(WorkerRow.last_seen_at < before))
+        prune_sessions(session, now=now)
+        prune_entries(session, before=now - timedelta(days=service.settings.audit_days))
 
 
 def _prune_attachments(session: Session, *, older_than: datetime) -> None:

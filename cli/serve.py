@@ -54,6 +54,8 @@ def serve(
         config = uvicorn.Config(
             app,
             root_path=settings.root_path,
+            # The application itself asks whom it may believe.
+            proxy_headers=False,
             log_level=settings.log_level,
             log_config=_log_to_stderr(),
         )

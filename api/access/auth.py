@@ -1,4 +1,4 @@
-"""Who is calling, and may they? A key in the Authorization header, or nobody while there are no keys."""
+"""Who is calling, and may they? By a key, by a session in a cookie, or as nobody while there are no keys."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,16 +7,19 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from api.access.guard import is_loopback
+from api.access.guard import SAFE_METHODS, is_loopback
 from api.access.keys import Scope, find_key, granted, people_have_keys
+from api.access.sessions import COOKIE, csrf_token, find_session, is_token_of
 from api.service import Service, ServiceDependency
 from api.storage.tables import ApiKey
 from api.web.problems import ForbiddenProblem, UnauthorizedProblem
+from api.web.visit import current_visit
 
 LOCAL_CALLER = "local"
 """The owner of what is made without a key, by someone on this host."""
 _NOTED_EVERY = timedelta(minutes=1)
 _KEYLESS = frozenset({Scope.READ, Scope.SUBMIT})
+CSRF_HEADER = "X-CSRF-Token"
 _HOW = "send it as `Authorization: Bearer KEY`; `chimera key create` makes one on the host of the service"
 
 
@@ -40,10 +43,26 @@ class Caller:
 
 
 def authenticate(request: Request, service: ServiceDependency) -> Caller:
-    """The caller of a request; raises UnauthorizedProblem for a key that is missing, unknown or revoked."""
+    """The caller of a request, who is noted as its visitor.
+
+    Raises UnauthorizedProblem for a key that is missing, unknown or revoked, ForbiddenProblem where a session
+    would change something without the token of its pages.
+    """
     header = request.headers.get("authorization")
-    if header is None:
-        return _without_key(service)
+    key = _in_session(request, service) if header is None else _in_header(header, service)
+    if key is None:
+        caller = _without_key(service)
+    else:
+        _note_use(service, key)
+        caller = Caller(key.owner, key.id, granted(key.scopes))
+    visit = current_visit()
+    visit.owner, visit.identity = caller.owner, caller.identity
+    visit.key_name = None if key is None else key.name
+    visit.action = request.scope["route"].name
+    return caller
+
+
+def _in_header(header: str, service: Service) -> ApiKey:
     scheme, _, secret = header.partition(" ")
     if scheme.lower() != "bearer" or not secret.strip():
         raise UnauthorizedProblem(f"the Authorization header holds no bearer key: {_HOW}")
@@ -55,8 +74,25 @@ def authenticate(request: Request, service: ServiceDependency) -> Caller:
         raise UnauthorizedProblem(
             f"the key {key.id} was revoked on {key.revoked_at:%Y-%m-%d}: use another one"
         )
-    _note_use(service, key)
-    return Caller(key.owner, key.id, granted(key.scopes))
+    return key
+
+
+def _in_session(request: Request, service: Service) -> ApiKey | None:
+    """The key that the browser once showed; None without a session, and once it has ended."""
+    secret = request.cookies.get(COOKIE)
+    if not secret:
+        return None
+    with service.database.reading() as session:
+        key = find_session(session, secret, now=service.clock())
+    if key is None:
+        return None
+    if request.method not in SAFE_METHODS and not is_token_of(secret, request.headers.get(CSRF_HEADER, "")):
+        raise ForbiddenProblem(
+            f"a browser that is signed in changes something only with the {CSRF_HEADER} of its own page: "
+            "reload the page; programs send their key as `Authorization: Bearer KEY` and no cookie"
+        )
+    current_visit().csrf_token = csrf_token(secret)
+    return key
 
 
 def allow(scope: Scope) -> Callable[..., Caller]:

@@ -11,6 +11,7 @@ from api.settings import Settings
 from api.web.handlers import problem_response
 from api.web.headers import secure
 from api.web.problems import ForbiddenProblem
+from api.web.visit import Visit, begin_visit
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -53,6 +54,8 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        client = scope.get("client")
+        begin_visit(Visit(address=client[0] if client else "unknown"))
 
         async def send_secured(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 
 from api.web.headers import secure
 from api.web.methods import methods_of
-from api.web.pages import error_page, wants_page
+from api.web.pages import error_page, sign_in_page, wants_page
 from api.web.problems import (
     BY_STATUS,
     MEDIA_TYPE,
@@ -22,6 +22,7 @@ from api.web.problems import (
     NotAllowedProblem,
     NotFoundProblem,
     Problem,
+    UnauthorizedProblem,
     UnavailableProblem,
     WorkerVersionProblem,
 )
@@ -83,7 +84,11 @@ def as_problem(error: Exception) -> Problem:
 
 def _answer(request: Request, error: Exception) -> Response:
     problem = _of_method(request, as_problem(error))
-    return error_page(request, problem) if wants_page(request) else problem_response(problem)
+    if not wants_page(request):
+        return problem_response(problem)
+    if isinstance(problem, UnauthorizedProblem) and request.method == "GET":
+        return sign_in_page(request)
+    return error_page(request, problem)
 
 
 def _of_method(request: Request, problem: Problem) -> Problem:

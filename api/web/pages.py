@@ -1,9 +1,10 @@
 """When does a person get a page instead of a document, and what is on it when something is wrong?"""
 
 from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 
 from api.web.problems import Problem
 from api.web.rendering import render
@@ -24,3 +25,12 @@ def error_page(request: Request, problem: Problem) -> HTMLResponse:
     """A problem as a page."""
     base = str(request.scope.get("root_path", "")).rstrip("/")
     return page("problem.html", base=base, status=problem.status, problem=problem)
+
+
+def sign_in_page(request: Request) -> RedirectResponse:
+    """The way to the form that takes a key, and back here."""
+    base = str(request.scope.get("root_path", "")).rstrip("/")
+    query = request.url.query
+    wanted = base + request.url.path.removeprefix(base) + (f"?{query}" if query else "")
+    address = f"{base}/login?{urlencode({'next': wanted})}"
+    return RedirectResponse(address, status_code=303, headers={"Cache-Control": "no-store"})

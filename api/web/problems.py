@@ -4,8 +4,8 @@ Problem
 ├── MalformedBodyProblem   400  ├── NotAllowedProblem      405  ├── WrongMediaTypeProblem  415
 ├── UnauthorizedProblem    401  ├── ConflictProblem        409  ├── InvalidProblem         422
 ├── ForbiddenProblem       403  ├── StaleLeaseProblem      409  ├── WorkerVersionProblem   426
-├── NotFoundProblem        404  ├── TooLargeProblem        413  ├── DefectProblem          500
-                                                                └── UnavailableProblem     503
+├── NotFoundProblem        404  ├── TooLargeProblem        413  ├── TooManyProblem         429
+├── DefectProblem          500  ├── UnavailableProblem     503  └── TimeoutProblem         504
 """
 
 from typing import Any, ClassVar, Literal
@@ -130,6 +130,12 @@ class WorkerVersionProblem(Problem):
         super().__init__(detail, headers={"Upgrade": f"chimera-worker/{PROTOCOL}"})
 
 
+class TooManyProblem(Problem):
+    """The caller asked more than its share."""
+
+    status, slug, title = 429, "too-many", "Too many requests"
+
+
 class DefectProblem(Problem):
     """Something unexpected happened; it was logged under the id told."""
 
@@ -138,6 +144,12 @@ class UnavailableProblem(Problem):
     """Something the service needs is not there just now."""
 
     status, slug, title = 503, "unavailable", "The service cannot answer now"
+
+
+class TimeoutProblem(Problem):
+    """The answer would have come too late."""
+
+    status, slug, title = 504, "timeout", "Answering takes too long"
 
 
 BY_STATUS: dict[int, type[Problem]] = {
@@ -153,21 +165,23 @@ BY_STATUS: dict[int, type[Problem]] = {
         WrongMediaTypeProblem,
         InvalidProblem,
         WorkerVersionProblem,
+        TooManyProblem,
         DefectProblem,
         UnavailableProblem,
+        TimeoutProblem,
     )
 }
 
-ReadingStatus = Literal[400, 401, 403, 404, 405, 409, 413, 415, 422, 426, 500, 503]
+ReadingStatus = Literal[400, 401, 403, 404, 405, 409, 413, 415, 422, 426, 429, 500, 503, 504]
 
 
 def responses(*statuses: ReadingStatus) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI entries of an operation that may answer so; any may answer 401, 403, 500 and 503."""
+    """OpenAPI entries of an operation that may answer so; any may answer 401, 403, 500, 503 and 504."""
     schema = {"$ref": "#/components/schemas/ProblemDocument"}
     return {
         status: {
             "description": BY_STATUS[status].title,
             "content": {MEDIA_TYPE: {"schema": schema}},
         }
-        for status in sorted({*statuses, 401, 403, 500, 503})
+        for status in sorted({*statuses, 401, 403, 500, 503, 504})
     }

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 class Visit:
     """A request, and who turned out to make it."""
 
-    method: str = "GET"
+    action: str = ""
+    """The operation, as OpenAPI names it."""
     address: str = ""
     """The client's, as a trusted proxy tells it."""
     owner: str | None = None
@@ -16,6 +17,9 @@ class Visit:
     identity: str | None = None
     """The id of the key."""
     key_name: str | None = None
+    """None for who has no key."""
+    request_id: str | None = None
+    """As the log has it."""
     csrf_token: str | None = None
     """What pages send along; None where no session vouches for the visitor."""
 
