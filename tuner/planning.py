@@ -9,17 +9,18 @@ from tuner.choice import Found
 from tuner.compressed_plans import sent_bytes, with_compression
 from tuner.compression import one_compression
 from tuner.corrected_ranking import correct_ranking
-from tuner.error_bars import ErrorBars, calibrated_inputs, check_calibration, find_set
+from tuner.error_bars import ErrorBars
 from tuner.evaluation import Evaluator
 from tuner.exports.frameworks import FRAMEWORKS
-from tuner.inputs import Library, PlanInputs, gather
+from tuner.inputs import Library, PlanInputs
 from tuner.plan import Candidate, Chosen, ClusterNote, ModelNote, Plan, ProvenanceNote
+from tuner.posing import pose
 from tuner.ranking import Ranked, Ranking
 from tuner.remedy import smallest_change
 from tuner.request import PlanRequest
 from tuner.search import Search
 from tuner.trials import Trial, measured
-from tuner.why import Explanation, read_constraints
+from tuner.why import Explanation
 
 _OPERATIONS_FOR_REGRET = 8_192
 """How much of the exhaustive search is simulated, to say what greedy loses."""
@@ -61,12 +62,10 @@ def _answer(
     trials: Sequence[Trial],
 ) -> Plan:
     """The plan with the one compression that the request names."""
-    constraints = read_constraints(request.why) if request.why else None
-    inputs = gather(request, library, profile=profile)
-    check_calibration(request, calibration)
-    calibrated = find_set(calibration, inputs.cluster, inputs.description.name) if calibration else None
-    evaluator = Evaluator(calibrated_inputs(inputs, calibrated) if calibrated else inputs)
-    search, ranking = Search(evaluator), Ranking(evaluator)
+    posed = pose(request, library, profile=profile, calibration=calibration)
+    constraints, inputs, calibrated, search = posed.constraints, posed.inputs, posed.calibrated, posed.search
+    evaluator = search.evaluator
+    ranking = Ranking(evaluator)
     everything = search.exhaustive()
     found = everything if request.search == "exhaustive" else search.greedy()
     learnt = correct_ranking(ranking, found.fitting, trials) if trials and found.fitting else None

@@ -35,7 +35,7 @@ class Search:
     """All legal configurations of one request, evaluated once."""
 
     def __init__(self, evaluator: Evaluator) -> None:
-        self._evaluator = evaluator
+        self.evaluator = evaluator
         self.request: PlanRequest = evaluator.inputs.request
         self.layouts = layouts(self.request, len(evaluator.inputs.description.blocks))
         self.schemes = [find_scheme(name) for name in self.request.schedules or SYNCHRONOUS]
@@ -79,7 +79,7 @@ class Search:
 
     def _illegal(self, scheme: Scheme, layout: Layout) -> str | None:
         """Why a schedule cannot run on a layout at all."""
-        blocks = len(self._evaluator.inputs.description.blocks)
+        blocks = len(self.evaluator.inputs.description.blocks)
         if scheme.chunks * layout.depth > blocks:
             return (
                 f"{scheme.name} cuts {scheme.chunks} stages a rank, {scheme.chunks * layout.depth} at "
@@ -91,9 +91,7 @@ class Search:
         sizes = self._sizes(layout)
         for recompute in _RECOMPUTES if self.request.recompute == "auto" else (self.request.recompute,):
             for scaling, pairs in scheme.variants(layout.depth, exhaustive=True):
-                evaluated = self._evaluator.evaluate(
-                    Variant(scheme, layout, scaling, pairs, recompute), sizes
-                )
+                evaluated = self.evaluator.evaluate(Variant(scheme, layout, scaling, pairs, recompute), sizes)
                 if evaluated:
                     yield evaluated
 
@@ -102,9 +100,9 @@ class Search:
         sizes = np.array(all_sizes(self.request, layout), dtype=np.int64)
         if len(sizes) <= _MANY_SIZES:
             return sizes
-        stages = self._evaluator.stages(layout.depth, sizes)
+        stages = self.evaluator.stages(layout.depth, sizes)
         least = (stages.largest_block_bytes + stages.loss_work_bytes).max(axis=1)
-        possible = int((least <= self._evaluator.inputs.accelerator.memory_bytes).sum())
+        possible = int((least <= self.evaluator.inputs.accelerator.memory_bytes).sum())
         return sizes[: possible + 1]
 
     def _collect(self, search: SearchOne, any_target: bool) -> Found:

@@ -1,12 +1,13 @@
 """Which documents about studies go over the wire? Their shapes; `api.schemas` has the others."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, WithJsonSchema
 
 from api.storage.tables import StudyStatus
 from api.web.schemas import CountedPage, Message, Page
+from tuner.messages import JobKind
 from tuner.plan import Candidate, ConfigurationDocument, Plan, Rejected
 from tuner.refine_request import RefineRequest
 from tuner.request import PlanRequest
@@ -21,6 +22,30 @@ class StudyRequest(PlanRequest):
     """What people call the study."""
     refine: Annotated[dict[str, Any], WithJsonSchema(RefineRequest.model_json_schema())] | None = None
     """Real trials after the plan, on workers."""
+
+
+class ValidModel(Message):
+    """The model of a request, as far as arithmetic or a profile knows it."""
+
+    name: str
+    parameters: int
+    blocks: int
+    sequence_length: int
+    precision: str
+    attention: str
+
+
+class Validation(Message):
+    """A request that can be asked."""
+
+    answered: Literal["at_once", "after_measuring"]
+    """Whether workers have to measure something first."""
+    measures: list[JobKind]
+    """What they would be asked to do that nobody did before."""
+    model: ValidModel | None
+    """None where only a worker can tell what its layers are."""
+    cluster: str
+    accelerator: str
 
 
 class ShortAnswer(Message):
