@@ -28,6 +28,7 @@ from api.routes import (
     pages,
     plans,
     studies,
+    validations,
     work,
 )
 from api.service import Service
@@ -44,6 +45,7 @@ DESCRIPTION = "How should this model be laid out on these accelerators, and why?
 
 ROUTERS = (
     plans.router,
+    validations.router,
     crossovers.router,
     studies.router,
     answers.router,
