@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -15,6 +16,10 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from api.access.guard import Guard, check_bind
 from api.access.key_files import key_from_file
 from api.access.keys import Scope
+from api.operations.figures import read_figures
+from api.operations.inquiry import Inquiry
+from api.operations.observer import Observer
+from api.operations.readiness import Readiness
 from api.routes import (
     answers,
     calibrations,
@@ -90,12 +95,15 @@ def create_app(
         generate_unique_id_function=_name,
         middleware=[
             *_proxies(settings),
+            Middleware(Observer),
             Middleware(Guard, settings=settings),
             Middleware(Deadlines, seconds=settings.request_seconds, respond=problem_response),
             Middleware(GZipMiddleware, minimum_size=2_000, compresslevel=4),
         ],
     )
     app.state.service = running
+    app.state.readiness = Inquiry(Readiness(running))
+    app.state.figures = Inquiry(partial(read_figures, running))
     install(app)
     for router in ROUTERS:
         app.include_router(router)

@@ -2,14 +2,15 @@
 
 import asyncio
 from contextlib import suppress
-from threading import Lock
+from threading import RLock
 
 
 class Bell:
     """Wakes the requests that wait in this process; what other processes add, waiters find by looking."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
+        # A signal's handler may close the bell while its thread is in here.
+        self._lock = RLock()
         self._waiting: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
         self.closed = False
         """Whether the service is about to stop, and nobody should wait any longer."""

@@ -5,6 +5,7 @@ from time import perf_counter
 from typing import Any
 
 from api.documents.calibrations import find_calibration
+from api.operations import metrics
 from api.storage.database import Database
 from api.studies.needs import is_unknown_architecture
 from api.studies.questions import Question, named_profile, stored_profile
@@ -39,13 +40,16 @@ def plan(request: PlanRequest, database: Database) -> tuple[Plan, float]:
 
 def plan_question(question: Question, *, trials: Sequence[Trial] = ()) -> Plan:
     """The plan of what is asked, corrected by its trials; raises TunerError or DocumentError."""
-    return answer(
-        question.request,
-        library,
-        profile=question.profile,
-        calibration=question.calibration,
-        trials=trials,
-    )
+    with metrics.timed_plan() as timed:
+        found = answer(
+            question.request,
+            library,
+            profile=question.profile,
+            calibration=question.calibration,
+            trials=trials,
+        )
+        timed.outcome = "nothing_fits" if found.chosen is None else "chosen"
+    return found
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:

@@ -70,6 +70,10 @@ class Settings(BaseModel):
     """How long logs and traces of jobs are kept; profiles, measurements and results stay."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """How much is logged to stderr."""
+    log_format: Literal["auto", "json", "text"] = "auto"
+    """How a line of the log looks; `auto` is text where stderr is a terminal, one JSON object elsewhere."""
+    shutdown_seconds: Annotated[float, Field(ge=0, le=3_600)] = 20
+    """How long requests in flight may take to end when the service is told to stop."""
 
     @property
     def keys_are_required(self) -> bool:

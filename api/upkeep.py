@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from api.access.audit import prune_entries
 from api.access.sessions import prune_sessions
 from api.jobs.queue import settle_abandoned
+from api.operations.metrics import TIDYING_FAILED
 from api.service import Service
 from api.storage.tables import JobAttachment, WorkerRow
 from api.studies.progress import sweep
@@ -28,6 +29,7 @@ async def tidy_forever(service: Service) -> NoReturn:
         try:
             await run_in_threadpool(tidy, service)
         except Exception as error:  # noqa: BLE001  # the service goes on without it
+            TIDYING_FAILED.inc()
             logger.warning("tidying up failed: %s", " ".join(str(error).split()))
         await asyncio.sleep(EVERY_S)
 

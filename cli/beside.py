@@ -36,11 +36,6 @@ class WorkerBeside:
         """Start it; it asks until the service answers."""
         self._thread.start()
 
-    @property
-    def is_leaving(self) -> bool:
-        """Whether it was asked to leave."""
-        return self._leaving.is_set()
-
     def ask_to_leave(self, *, then: Callable[[], None]) -> None:
         """Let it give its job back and leave, then go on; returns at once, as a signal's handler must."""
 

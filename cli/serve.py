@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import signal
 import sys
+import threading
+import time
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -20,6 +24,10 @@ if TYPE_CHECKING:
 
     from api.service import Service
     from cli.beside import WorkerBeside
+
+
+THREADS_S = 2.0
+"""How long what runs in threads may take to end when everything else has."""
 
 
 @click.command(epilog="\b\nExample:\n  chimera serve --port 0")
@@ -45,10 +53,12 @@ def serve(
     import uvicorn
 
     from api.app import check_bind, create_app
+    from api.operations.logs import write_logs
     from api.settings import Settings
 
     settings = Settings.from_environment(host=host, port=port, database_url=database_url)
     check_bind(settings.host, keys_are_required=settings.keys_are_required)
+    write_logs(settings)
     with _bind(settings.host, settings.port) as listener:
         app = create_app(settings, with_worker=with_worker)
         config = uvicorn.Config(
@@ -56,8 +66,9 @@ def serve(
             root_path=settings.root_path,
             # The application itself asks whom it may believe.
             proxy_headers=False,
-            log_level=settings.log_level,
-            log_config=_log_to_stderr(),
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=math.ceil(settings.shutdown_seconds),
         )
         # Whoever started the process reads this line from a pipe, and reads it now.
         print(_address(listener, as_json), flush=True)
@@ -117,15 +128,21 @@ def _run(
     let_go: Callable[[], None],
     beside: WorkerBeside | None,
 ) -> int:
-    # uvicorn finishes what is in flight, then raises the signal again: for us that is a clean end.
+    # uvicorn finishes what is in flight, for some time, then raises the signal again: for us a clean end.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
     stop = server.handle_exit
+    asked: list[int] = []
 
     def stop_waiting(number: int, frame: FrameType | None) -> None:
-        # Workers that wait for a job would keep it in flight for half a minute.
+        if asked:
+            # Whoever asks twice does not want to wait. What was not committed never happened, and the kernel
+            # ends a worker beside.
+            os._exit(128 + number)
+        asked.append(number)
+        # Workers that wait for a job, and who follows a study, would keep it in flight for half a minute.
         let_go()
-        if beside is None or beside.is_leaving:
+        if beside is None:
             stop(number, frame)
         else:
             # It gives its job back, which somebody has to hear.
@@ -140,6 +157,7 @@ def _run(
     finally:
         if beside is not None:
             beside.end()
+        _leave_behind(code=DONE if server.started else NOT_ANSWERED)
     return DONE if server.started else NOT_ANSWERED
 
 
@@ -147,12 +165,13 @@ def _leave(*_: object) -> NoReturn:
     sys.exit(DONE)
 
 
-def _log_to_stderr() -> dict[str, object]:
-    """Logging as uvicorn sets it up, with the access log on stderr too: stdout holds the address alone."""
-    from copy import deepcopy
-
-    from uvicorn.config import LOGGING_CONFIG
-
-    config = deepcopy(LOGGING_CONFIG)
-    config["handlers"]["access"]["stream"] = "ext://sys.stderr"
-    return config
+def _leave_behind(*, code: int) -> None:
+    """End now if a plan is still computed for a request that was cut off: it would keep the process."""
+    until = time.monotonic() + THREADS_S
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and not thread.daemon:
+            thread.join(max(0.0, until - time.monotonic()))
+            if thread.is_alive():
+                for stream in (sys.stdout, sys.stderr):
+                    stream.flush()
+                os._exit(code)

@@ -12,6 +12,7 @@ from api.access.keys import Scope, find_key, granted, people_have_keys
 from api.access.sessions import COOKIE, csrf_token, find_session, is_token_of
 from api.service import Service, ServiceDependency
 from api.storage.tables import ApiKey
+from api.web import request_record
 from api.web.problems import ForbiddenProblem, UnauthorizedProblem
 from api.web.visit import current_visit
 
@@ -57,6 +58,7 @@ def authenticate(request: Request, service: ServiceDependency) -> Caller:
         caller = Caller(key.owner, key.id, granted(key.scopes))
     visit = current_visit()
     visit.owner, visit.identity = caller.owner, caller.identity
+    request_record.note(caller=caller.identity)
     visit.key_name = None if key is None else key.name
     visit.action = request.scope["route"].name
     return caller

@@ -23,6 +23,8 @@ LOOKED_EVERY_S = 1.0
 """For what other processes write; what this one does rings the bell."""
 SILENCE_S = 15.0
 """After so long a comment shows that the connection lives."""
+BACK_IN_MS = 2_000
+"""When the service stops, listeners come back after so long."""
 _CALM_S = 0.2
 """A bell that rings all the time is not followed faster."""
 
@@ -110,7 +112,10 @@ async def _stream(request: Request, service: Service, look: Look, *, first: list
             for text in sent:
                 yield text
                 spoke = loop.time()
-            if (look.over and not sent) or service.bell.closed or await request.is_disconnected():
+            if (look.over and not sent) or await request.is_disconnected():
+                return
+            if service.bell.closed:
+                yield f"retry: {BACK_IN_MS}\n: the service stops, and tells the rest when it is back\n\n"
                 return
             if not sent:
                 await wait_for_ring(ringing, most_s=LOOKED_EVERY_S)

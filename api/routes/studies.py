@@ -18,6 +18,7 @@ from api.studies import progress
 from api.studies import store as studies
 from api.studies.needs import check_trials, check_workers, needs_of
 from api.studies.submissions import read_submission
+from api.web import request_record
 from api.web.bodies import BodyDependency
 from api.web.idempotency import Answer, KeyHeader, Once
 from api.web.openapi import json_body
@@ -92,6 +93,7 @@ def _create(service: Service, once: Once, value: Any, *, caller: Caller, base: s
         return Answer(status, document, {"Location": document["links"]["self"]})
 
     answer = once.answer(work, store)
+    request_record.note(study_id=answer.body["id"])
     if answer.status == ACCEPTED:
         progress.advance(service, answer.body["id"])
     return answer

@@ -17,6 +17,7 @@ from api.routes.jobs import JobId
 from api.service import Service, ServiceDependency
 from api.storage.tables import JobRow
 from api.studies import progress
+from api.web import request_record
 from api.web.bodies import BodyDependency
 from api.web.openapi import json_body
 from api.web.problems import StaleLeaseProblem, responses
@@ -63,6 +64,7 @@ async def claim_job(
             if job is not None and gone:
                 await run_in_threadpool(_take_back, service, job)
             elif job is not None:
+                request_record.note(job_id=job.id, study_id=job.study_id)
                 return JSONResponse(job.model_dump(mode="json"))
             if left_s <= 0 or service.bell.closed or gone:
                 return Response(status_code=204)

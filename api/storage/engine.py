@@ -23,6 +23,8 @@ def open_engine(address: str, *, pool_size: int = 20) -> Engine:
             pool_size=pool_size,
             max_overflow=pool_size,
             pool_pre_ping=True,
+            # What people sent is not for the log.
+            hide_parameters=True,
             connect_args={"connect_timeout": 10, "options": "-c timezone=UTC -c lock_timeout=15000"},
         )
     except ModuleNotFoundError:
@@ -50,7 +52,7 @@ def _open_sqlite(url: URL) -> Engine:
             "an SQLite database in memory is lost between requests: name a file, sqlite:///FILE"
         )
     _make_folder(Path(str(url.database)))
-    engine = create_engine(url, connect_args={"timeout": SQLITE_BUSY_S})
+    engine = create_engine(url, connect_args={"timeout": SQLITE_BUSY_S}, hide_parameters=True)
     event.listen(engine, "connect", _set_pragmas)
     event.listen(engine, "begin", _begin)
     return engine

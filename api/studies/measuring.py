@@ -7,6 +7,7 @@ from typing import Any
 
 from api.jobs import workers
 from api.jobs.queue import NewJob
+from api.operations import metrics
 from api.planning import plan_question
 from api.service import Service
 from api.storage.tables import Study, StudyStatus
@@ -80,7 +81,11 @@ def _collect(service: Service, turn: Turn) -> bool:
         news = has_ended(session, read_unended(session, turn.study_id))
     if news:
         with held(service, turn) as (session, study):
-            end_trials(session, study, read_unended(session, study.id), now=service.clock())
+            ended = end_trials(session, study, read_unended(session, study.id), now=service.clock())
+            statuses = [trial.status for trial in ended]
+        # Once they are committed.
+        for status in statuses:
+            metrics.TRIALS.labels(status.value).inc()
     return news
 
 

@@ -75,8 +75,10 @@ def has_ended(session: Session, trials: list[StudyTrial]) -> bool:
     return any(row.status in FINAL_STATUSES for row in jobs_of(session, trials).values())
 
 
-def end_trials(session: Session, study: Study, trials: list[StudyTrial], *, now: datetime) -> None:
-    """Write down what came of the jobs that have ended meanwhile."""
+def end_trials(
+    session: Session, study: Study, trials: list[StudyTrial], *, now: datetime
+) -> list[StudyTrial]:
+    """Write down what came of the jobs that have ended meanwhile; the trials that so ended."""
     jobs = jobs_of(session, trials)
     ended = [trial for trial in trials if (row := jobs.get(trial.job_id)) and row.status in FINAL_STATUSES]
     for trial in ended:
@@ -90,6 +92,7 @@ def end_trials(session: Session, study: Study, trials: list[StudyTrial], *, now:
             trial.status, trial.result = TrialStatus.FAILED, {"message": told or "nobody said why"}
         session.flush()
         note(session, study, "trial", data=entry(trial), now=now)
+    return ended
 
 
 def as_row(trial: StudyTrial) -> Trial:

@@ -10,6 +10,8 @@ from fastapi.responses import JSONResponse, Response
 from sqlalchemy.exc import DBAPIError, OperationalError, TimeoutError
 from starlette.exceptions import HTTPException
 
+from api.operations.metrics import DATABASE_ERRORS
+from api.web import request_record
 from api.web.headers import secure
 from api.web.methods import methods_of
 from api.web.pages import error_page, sign_in_page, wants_page
@@ -76,6 +78,7 @@ def as_problem(error: Exception) -> Problem:
         case HTTPException():
             return _from_status(error)
         case OperationalError() | TimeoutError():
+            DATABASE_ERRORS.inc()
             logger.error("the database does not answer: %s", " ".join(str(error).split()))
             return UnavailableProblem("the database does not answer: try again", headers={"Retry-After": "5"})
         case _:
@@ -109,14 +112,21 @@ def _answer_defect(request: Request, error: Exception) -> Response:
     response = _answer(request, error)
     # This handler stands outside the middleware that adds these elsewhere.
     secure(response.headers)
+    if record := request_record.current():
+        response.headers[request_record.HEADER] = record.id
     return response
 
 
 def _defect(error: Exception) -> Problem:
     identifier = uuid4().hex
     logger.error("defect %s: %s", identifier, type(error).__name__, exc_info=error)
+    record = request_record.current()
+    if record is not None:
+        record.told = True
     return DefectProblem(
-        f"something unexpected happened; the log of the service tells what under {identifier}", id=identifier
+        f"something unexpected happened; the log of the service tells what under {identifier}",
+        id=identifier,
+        request_id=record.id if record is not None else None,
     )
 
 

@@ -32,6 +32,8 @@ class ProblemDocument(BaseModel):
     """This occurrence: what happened, the numbers, what to do."""
     id: str | None = None
     """For a defect of the service: the id under which it was logged."""
+    request_id: str | None = None
+    """For a defect: the id of the request, as in the header X-Request-ID."""
 
 
 class Problem(Exception):  # noqa: N818  # RFC 9457 calls it a problem
