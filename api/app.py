@@ -23,6 +23,7 @@ from api.operations.readiness import Readiness
 from api.routes import (
     answers,
     calibrations,
+    checks,
     crossovers,
     documents,
     events,
@@ -57,6 +58,7 @@ ROUTERS = (
     events.router,
     *documents.routers,
     calibrations.router,
+    checks.router,
     # Before jobs: /v1/jobs/claim is no job.
     work.router,
     jobs.router,

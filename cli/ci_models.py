@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Check:
+class Prepared:
     """A model with what the files that the manifest names say of it."""
 
     model: CheckedModel
@@ -30,14 +30,18 @@ class Check:
     cluster: Any
 
 
-def prepare(model: CheckedModel) -> Check:
+Checked = tuple[Prepared, "ModelAnswer", "ModelRecord | None"]
+"""A model, what is said of it, and its record where it could be measured."""
+
+
+def prepare(model: CheckedModel) -> Prepared:
     """Read the files and names of a model; raises InputError and others of bad input, before long work."""
     from cli.sources import read_cluster, read_model
     from profiles import library
 
     source, given = (None, None) if model.is_factory else read_model(model.model)
     cluster = read_cluster(model.cluster) if model.cluster else None
-    check = Check(model, source, given, cluster)
+    prepared = Prepared(model, source, given, cluster)
     if model.accelerator:
         library.load_accelerator(model.accelerator)
     if isinstance(cluster, str):
@@ -48,12 +52,12 @@ def prepare(model: CheckedModel) -> Check:
         )
     if isinstance(source, str):
         library.load_model_preset(source)
-    _request(check, source if source is not None else {"profile": "0" * 64})
-    return check
+    _request(prepared, source if source is not None else {"profile": "0" * 64})
+    return prepared
 
 
 def examine(
-    check: Check, before: ModelRecord | None, thresholds: Thresholds, *, again: bool, twice: bool
+    prepared: Prepared, before: ModelRecord | None, thresholds: Thresholds, *, again: bool, twice: bool
 ) -> tuple[ModelAnswer, ModelRecord]:
     """Time what changed, plan, compare. What seems slower is timed once more; with `twice` all that is timed.
 
@@ -62,40 +66,40 @@ def examine(
     from tuner.regressions.comparison import compare, worth_repeating
     from tuner.regressions.layers import best_of
 
-    made_of = fingerprint(check.model, check.source, given=check.given)
+    made_of = fingerprint(prepared.model, prepared.source, given=prepared.given)
     known = before is not None and before.fingerprint == made_of and not again
-    if check.model.on != "estimate" and check.given is None and known and before is not None:
+    if prepared.model.on != "estimate" and prepared.given is None and known and before is not None:
         profile = before.profile
         source: Source = "baseline"
     else:
-        profile, source = _times(check)
+        profile, source = _times(prepared)
     if source == "measured" and (twice or before is None):
-        profile = best_of(profile, _times(check)[0])
-    record = _record(check, profile, made_of)
+        profile = best_of(profile, _times(prepared)[0])
+    record = _record(prepared, profile, made_of)
     answer = compare(before, record, thresholds, source=source)
     if source == "measured" and not twice and worth_repeating(answer):
-        record = _record(check, best_of(profile, _times(check)[0]), made_of)
+        record = _record(prepared, best_of(profile, _times(prepared)[0]), made_of)
         answer = compare(before, record, thresholds, source=source)
     return answer, record
 
 
-def _times(check: Check) -> tuple[Profile, Source]:
-    if check.given is not None:
-        return check.given, "document"
-    if check.model.on == "estimate":
-        return _estimate(check), "estimated"
-    return _measure(check.model), "measured"
+def _times(prepared: Prepared) -> tuple[Profile, Source]:
+    if prepared.given is not None:
+        return prepared.given, "document"
+    if prepared.model.on == "estimate":
+        return _estimate(prepared), "estimated"
+    return _measure(prepared.model), "measured"
 
 
-def _estimate(check: Check) -> Profile:
+def _estimate(prepared: Prepared) -> Profile:
     from profiles import library
     from profiles.timings import Profile
     from tuner.estimate import estimate_timings
     from tuner.inputs import gather
 
-    inputs = gather(_request(check, check.source), library)
+    inputs = gather(_request(prepared, prepared.source), library)
     timings = estimate_timings(
-        inputs.description, inputs.accelerator, micro_batch_sizes=check.model.micro_batch_sizes
+        inputs.description, inputs.accelerator, micro_batch_sizes=prepared.model.micro_batch_sizes
     )
     return Profile(description=inputs.description, timings=timings)
 
@@ -122,26 +126,26 @@ def _measure(model: CheckedModel) -> Profile:
     raise AssertionError("unreachable")  # pragma: no cover
 
 
-def _record(check: Check, profile: Profile, made_of: str) -> ModelRecord:
+def _record(prepared: Prepared, profile: Profile, made_of: str) -> ModelRecord:
     from profiles import library
     from tuner.planning import answer
     from tuner.regressions.outcomes import outcome_of
     from tuner.regressions.records import ModelRecord
 
-    estimated = check.model.on == "estimate" and check.given is None
-    asked = check.source if estimated else {"profile": profile.fingerprint()}
-    request = _request(check, asked)
+    estimated = prepared.model.on == "estimate" and prepared.given is None
+    asked = prepared.source if estimated else {"profile": profile.fingerprint()}
+    request = _request(prepared, asked)
     plan = answer(request, library, profile=None if estimated else profile)
     if not estimated and profile.timings.accelerator != plan.cluster.accelerator:
         click.echo(
-            f"note: {check.model.name} was timed on {profile.timings.accelerator}, and its plan is for "
+            f"note: {prepared.model.name} was timed on {profile.timings.accelerator}, and its plan is for "
             f"{plan.cluster.accelerator}, whose times are estimated: give accelerator or cluster to match",
             err=True,
         )
     return ModelRecord(
-        name=check.model.name,
+        name=prepared.model.name,
         fingerprint=made_of,
-        question=_question(check.model, plan.request, cluster=plan.provenance.hashes["cluster"]),
+        question=_question(prepared.model, plan.request, cluster=plan.provenance.hashes["cluster"]),
         profile=profile,
         outcome=outcome_of(plan),
     )
@@ -162,11 +166,28 @@ def _question(model: CheckedModel, decided: dict[str, Any], *, cluster: str) -> 
     return question | {"cluster": f"{named} ({cluster[:12]})", "chimera-tuner": version("chimera-tuner")}
 
 
-def _request(check: Check, source: Any) -> PlanRequest:
+def study_of(prepared: Prepared, record: ModelRecord) -> dict[str, Any]:
+    """The body that asks a service for the plan of a record, whose profile it has."""
+    estimated = prepared.model.on == "estimate" and prepared.given is None
+    asked = _asked(prepared, prepared.source if estimated else {"profile": record.profile.fingerprint()})
+    cluster = asked.get("cluster")
+    if isinstance(cluster, dict):
+        asked["cluster"] = {"document": cluster["document"].model_dump(mode="json", exclude_none=True)}
+    return asked
+
+
+def _request(prepared: Prepared, source: Any) -> PlanRequest:
     from tuner.errors import RequestError
     from tuner.request import read_request
 
-    model = check.model
+    try:
+        return read_request(_asked(prepared, source) | {"top": 1})
+    except RequestError as error:
+        raise InputError(f"{prepared.model.name}: {error}") from None
+
+
+def _asked(prepared: Prepared, source: Any) -> dict[str, Any]:
+    model = prepared.model
     shape = {} if "profile" in (source if isinstance(source, dict) else {}) else {
         "sequence_length": model.sequence_length,
         "precision": model.precision,
@@ -174,15 +195,11 @@ def _request(check: Check, source: Any) -> PlanRequest:
     }  # fmt: skip
     asked = {
         "model": source,
-        "cluster": check.cluster,
+        "cluster": prepared.cluster,
         "accelerator": model.accelerator,
         "devices": model.devices,
         "mini_batch_size": model.mini_batch_size,
-        "top": 1,
         **shape,
         **model.plan,
     }
-    try:
-        return read_request({name: value for name, value in asked.items() if value is not None})
-    except RequestError as error:
-        raise InputError(f"{model.name}: {error}") from None
+    return {name: value for name, value in asked.items() if value is not None}

@@ -73,11 +73,11 @@ class StudyCalls:
         """Store a profile, and give the id that a request names it by."""
         document = profile.model_dump(mode="json", exclude_none=True)
         answer = self._client.call("POST", "/v1/profiles", body=document, answer_s=self._answer_s)
-        return str(self._object(answer, "id")["id"])
+        return str(read_object(answer, "id")["id"])
 
     def _path(self, identifier: str) -> str:
         if identifier == LATEST:
-            page = self._object(self._get("/v1/studies", params={"limit": 1}), "items")
+            page = read_object(self._get("/v1/studies", params={"limit": 1}), "items")
             if not page["items"]:
                 raise RequestError(f"the service at {self._client.url} holds no study yet: submit one")
             identifier = str(page["items"][0]["id"])
@@ -91,20 +91,21 @@ class StudyCalls:
         return self._client.call("GET", path, params=params, answer_s=self._answer_s + wait_s)
 
     def _study(self, answer: httpx.Response) -> Study:
-        return self._object(answer, "id", "status")
+        return read_object(answer, "id", "status")
 
-    def _object(self, answer: httpx.Response, *keys: str) -> dict[str, Any]:
-        """The JSON object that holds these keys; raises UnreachableError for any other answer."""
-        try:
-            value = answer.json()
-        except ValueError:
-            value = None
-        if not isinstance(value, dict) or not set(keys) <= value.keys():
-            raise UnreachableError(
-                f"what answered {answer.status_code} at {answer.url} is not this service, or of another "
-                "version: set CHIMERA_URL to its address"
-            )
-        return value
+
+def read_object(answer: httpx.Response, *keys: str) -> dict[str, Any]:
+    """The JSON object that holds these keys; raises UnreachableError for any other answer."""
+    try:
+        value = answer.json()
+    except ValueError:
+        value = None
+    if not isinstance(value, dict) or not set(keys) <= value.keys():
+        raise UnreachableError(
+            f"what answered {answer.status_code} at {answer.url} is not this service, or of another "
+            "version: set CHIMERA_URL to its address"
+        )
+    return value
 
 
 def study_text(study: Study) -> str:

@@ -1,4 +1,4 @@
-"""Which profiles, clusters, measurements and calibrations are held? Each has the SHA-256 of its content."""
+"""Which documents, from profiles to checks, are held? Each has the SHA-256 of its content."""
 
 from datetime import datetime
 from typing import Any
@@ -16,12 +16,14 @@ from profiles.cluster import ClusterProfile
 from profiles.document import Document
 from profiles.measurement import Measurements
 from profiles.timings import Profile
+from tuner.regressions.check import Check
 
 SCHEMAS: dict[DocumentKind, type[Document]] = {
     DocumentKind.PROFILE: Profile,
     DocumentKind.CLUSTER: ClusterProfile,
     DocumentKind.MEASUREMENTS: Measurements,
     DocumentKind.CALIBRATION: Calibration,
+    DocumentKind.CHECK: Check,
 }
 _LONGEST_NAME = 200
 _FINGERPRINT = r"[0-9a-f]{64}"
@@ -110,6 +112,8 @@ def _name(document: Document) -> str:
             return f"{document.description.name} on {document.timings.accelerator}"[:_LONGEST_NAME]
         case ClusterProfile():
             return document.name
+        case Check():
+            return document.answer.name
         case Measurements():
             return document.source[:_LONGEST_NAME]
         case Calibration():

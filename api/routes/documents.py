@@ -73,6 +73,12 @@ class DocumentHandlers:
 def routes(kind: DocumentKind) -> APIRouter:
     """The addresses of one kind of document."""
     router = reading_routes(kind)
+    add_storing(router, kind)
+    return router
+
+
+def add_storing(router: APIRouter, kind: DocumentKind) -> None:
+    """The address that takes documents of a kind."""
     schema = documents.SCHEMAS[kind]
     router.post(
         "",
@@ -82,32 +88,37 @@ def routes(kind: DocumentKind) -> APIRouter:
         responses=responses(400, 409, 413, 415, 422) | {200: THERE},
         openapi_extra=json_body(schema),
     )(DocumentHandlers(kind).store)
-    return router
 
 
 def reading_routes(kind: DocumentKind) -> APIRouter:
     """The addresses under which documents of a kind are listed and read."""
-    handlers, noun = DocumentHandlers(kind), _noun(kind)
     router = APIRouter(prefix=f"/v1/{kind.value}", tags=["documents"])
     router.get(
         "",
-        name=f"list_{noun}",
+        name=f"list_{_noun(kind)}",
         response_model=DocumentPage,
         responses=responses(422),
         dependencies=[READING],
-    )(handlers.list_all)
+    )(DocumentHandlers(kind).list_all)
+    add_reading(router, kind)
+    return router
+
+
+def add_reading(router: APIRouter, kind: DocumentKind) -> None:
+    """The address of one document."""
     router.get(
         "/{document_id}",
-        name=f"read_{noun}",
+        name=f"read_{_noun(kind)}",
         response_model=StoredDocumentMessage,
         responses=responses(404, 422),
         dependencies=[READING],
-    )(handlers.read)
-    return router
+    )(DocumentHandlers(kind).read)
 
 
 def _noun(kind: DocumentKind) -> str:
     return documents.SCHEMAS[kind].kind_name.replace(" ", "_")
 
 
-routers = tuple(routes(kind) for kind in DocumentKind if kind is not DocumentKind.CALIBRATION)
+_OF_THEIR_OWN = {DocumentKind.CALIBRATION, DocumentKind.CHECK}
+
+routers = tuple(routes(kind) for kind in DocumentKind if kind not in _OF_THEIR_OWN)

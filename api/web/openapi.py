@@ -17,6 +17,7 @@ from profiles.measurement import Measurements
 from profiles.timings import Profile
 from tuner.assignments import ProfileJobRequest
 from tuner.messages import Claim, Finish, Heartbeat
+from tuner.regressions.check import Check
 from tuner.request import PlanRequest
 
 _REFERENCE = "#/components/schemas/{model}"
@@ -29,6 +30,7 @@ _BODIES = (
     ProfileJobRequest,
     Calibration,
     FitRequest,
+    Check,
     CrossoverRequest,
     KeyRequest,
     Claim,

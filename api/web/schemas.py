@@ -80,6 +80,10 @@ class DocumentPage(Page[DocumentEntry]):
     """A piece of the list of documents of a kind."""
 
 
+class CheckPage(Page[StoredDocumentMessage]):
+    """A piece of the checks of models, newest first."""
+
+
 class Catalogue(Message):
     """What a request can name, with a few facts about each."""
 

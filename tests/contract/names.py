@@ -21,6 +21,7 @@ from tuner.crossover import Crossover
 from tuner.job_documents import JobDocument, WorkerEntry
 from tuner.messages import Claim, Finish, FinishReply, Heartbeat, HeartbeatReply, Job
 from tuner.regressions.answer import CiAnswer
+from tuner.regressions.check import Check
 from tuner.regressions.records import Baseline
 from tuner.score import Score
 from tuner.simulation_answer import SimulationAnswer
@@ -59,6 +60,7 @@ SCHEMAS: dict[str, tuple[type[BaseModel], str]] = {
     "crossover": (Crossover, "serialization"),
     "ci": (CiAnswer, "serialization"),
     "ci_baseline": (Baseline, "validation"),
+    "check": (Check, "validation"),
 }
 """Documents whose schema is kept here, and how each travels."""
 

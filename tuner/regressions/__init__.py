@@ -6,6 +6,7 @@ answer      what `chimera ci` says
 layers      layers that are slower or keep more, beyond the noise of both profiles
 shapes      what the model is: vocabulary, attention, heads, sizes, numbers of layers
 outcomes    the plans: fits no longer, lower throughput, another best configuration
+check       what a service keeps of a model that was checked
 comparison  all of these, whether two profiles can be compared, and what changed beside the model
 junit, summary  the answer as JUnit XML, and as Markdown for a pull request
 """

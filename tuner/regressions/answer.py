@@ -2,12 +2,15 @@
 
 from typing import Literal
 
+from pydantic import Field
+
 from tuner.plan_notes import PlanPart
 
 Status = Literal["ok", "regressed", "not_comparable", "not_measurable", "new"]
 Kind = Literal[
     "slower_layer", "more_memory", "no_longer_fits", "lower_throughput", "other_configuration",
     "vocabulary", "attention", "shape", "layers", "software", "device", "question", "noise", "error",
+    "baseline",
 ]  # fmt: skip
 
 Source = Literal["measured", "estimated", "document", "baseline"]
@@ -70,6 +73,8 @@ class ModelAnswer(PlanPart):
     configuration: str | None = None
     throughput_samples_per_s: float | None = None
     peak_memory_bytes: int | None = None
+    links: dict[str, str] = Field(default_factory=dict)
+    """Addresses in the service: `report`, `profile` and `history`."""
 
     @property
     def regressions(self) -> tuple[Change, ...]:
@@ -85,6 +90,8 @@ class CiAnswer(PlanPart):
     baseline: str
     accepted: bool = False
     """Whether the baseline was written anew."""
+    problems: tuple[str, ...] = ()
+    """What the service could not do; none changes a verdict."""
 
     def count(self, status: Status) -> int:
         """How many models have that status."""

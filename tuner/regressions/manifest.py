@@ -11,6 +11,8 @@ from tuner.errors import RequestError
 from tuner.request import MAX_DEVICES, MAX_MINI_BATCH, MAX_SEQUENCE, PlanRequest
 
 MOST_BYTES = 1_000_000
+SERVICE = "service"
+"""The baseline that is not a file."""
 _OWN_OPTIONS = frozenset(
     {"model", "cluster", "accelerator", "devices", "mini_batch_size", "sequence_length", "precision"}
     | {"attention", "why", "top", "calibration", "global_batch_size"}
@@ -94,9 +96,18 @@ class Manifest(_Table):
     """What `chimera ci` reads."""
 
     baseline: Annotated[str, Field(min_length=1, max_length=500)] = "chimera-baseline.json"
-    """File of the baseline, from the manifest's folder."""
+    """File of the baseline, from the manifest's folder; `service`: what was accepted last in the service."""
+    fallback: Annotated[str, Field(min_length=1, max_length=500)] | None = None
+    """File that stands in where the service does not answer; accepting writes it too."""
+    project: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """What the repository is called in the service; by default as GitHub or GitLab calls it."""
     thresholds: Thresholds = Thresholds()
     models: Annotated[tuple[CheckedModel, ...], BeforeValidator(_tuple), Field(min_length=1, max_length=1000)]
+
+    @property
+    def file(self) -> str | None:
+        """The file of a baseline, or the one that stands in for the service."""
+        return self.fallback if self.baseline == SERVICE else self.baseline
 
     @model_validator(mode="after")
     def _named_once(self) -> Self:

@@ -8,6 +8,8 @@ from pydantic import Field, model_validator
 from profiles.document import Count, Document, Name, Part, PositiveSeconds, canonical_json
 from profiles.timings import Profile
 
+Fingerprint = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
 
 class Layout(Part):
     """The configuration that a plan chose."""
@@ -30,7 +32,7 @@ class Layout(Part):
 class Outcome(Part):
     """What the plan of a model said."""
 
-    chosen: Layout | None
+    chosen: Layout | None = None
     """None where nothing fits."""
     throughput_samples_per_s: PositiveSeconds | None = None
     iteration_s: PositiveSeconds | None = None
@@ -44,7 +46,7 @@ class ModelRecord(Part):
     """A model as it was accepted, or as it is now."""
 
     name: Name
-    fingerprint: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    fingerprint: Fingerprint
     """Of all that its profile depends on: description or sources, sizes, device and software."""
     question: dict[Name, str]
     """What was asked of the plan; another question has another answer."""
@@ -58,7 +60,7 @@ class Baseline(Document):
     kind_name = "baseline"
 
     models: Annotated[tuple[ModelRecord, ...], Field(max_length=1000)]
-    content_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    content_sha256: Fingerprint
 
     @model_validator(mode="after")
     def _unchanged(self) -> Self:

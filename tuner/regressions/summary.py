@@ -47,8 +47,11 @@ def _lines(answer: CiAnswer) -> Iterator[str]:
         ]
         yield f"| {' | '.join(cells)} |"
     for model in answer.models:
-        if model.changes:
+        if model.changes or model.links:
             yield from _changes(model)
+    if answer.problems:
+        yield ""
+        yield from (f"- ⚠️ {_plain(problem)}" for problem in answer.problems)
 
 
 def _changes(model: ModelAnswer) -> Iterator[str]:
@@ -62,6 +65,13 @@ def _changes(model: ModelAnswer) -> Iterator[str]:
         yield f"- and {len(ordered) - _MOST_CHANGES} more"
     if model.cause:
         yield f"- Cause: {_plain(model.cause)}"
+    if model.links:
+        yield f"- {' · '.join(_link(name, url) for name, url in model.links.items())}"
+
+
+def _link(name: str, url: str) -> str:
+    address = "".join(letter for letter in url if letter not in "<>\\" and not letter.isspace())
+    return f"[{_plain(name)}](<{address}>)"
 
 
 def _plain(text: str) -> str:
