@@ -1,19 +1,23 @@
 """Does `chimera ci` keep baselines and verdicts in a service, and do without one that does not answer?"""
 
 import json
+import os
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import yaml
 
 from api.access import keys
 from api.access.keys import Scope
 from api.service import now
-from tests.cli.command import Shell
+from tests.cli.command import CHIMERA, Shell
 from tests.system.site import Site
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "ci" / "github-service.yml"
 CONFIG = {"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 4, "vocab_size": 800, "n_positions": 64}
 MANIFEST = """
 project = "team/repo"
@@ -130,3 +134,27 @@ def test_a_service_that_does_not_answer_fails_nothing_unless_it_is_required(
     code, answer = check(environment, "--accept")
     assert (code, answer["accepted"]) == (3, False)
     assert not (folder / "kept.json").exists()
+
+
+def test_the_example_of_a_workflow_with_a_service_runs(sqlite_site: Site, folder: Path) -> None:
+    """Its own commands, as GitHub runs them: the main branch accepts, a pull request compares."""
+    sqlite_site.start_api()
+    (folder / "bin").mkdir()
+    wrapper = folder / "bin" / "chimera"
+    wrapper.write_text(f'#!/bin/sh\nexec {" ".join(CHIMERA)} "$@"\n')
+    wrapper.chmod(0o755)
+    environment = os.environ | keyed(sqlite_site, "team")
+    environment |= {
+        "PATH": f"{wrapper.parent}:{os.environ['PATH']}",
+        "GITHUB_STEP_SUMMARY": str(folder / "step.md"),
+    }
+    workflow = yaml.safe_load(EXAMPLE.read_text())
+    scripts = [
+        step["run"] for step in workflow["jobs"]["models"]["steps"] if "chimera ci" in step.get("run", "")
+    ]
+    assert len(scripts) == 2
+    for script in scripts:
+        subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script], cwd=folder, env=environment, check=True, timeout=120
+        )
+    assert "as in the baseline" in (folder / "step.md").read_text()
