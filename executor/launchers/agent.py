@@ -1,13 +1,12 @@
 """Who starts the ranks? A process of its own, so that whoever waits for it can end it whatever it hangs on.
 
 `python -P -m executor.launchers.agent PARENT LAUNCH AREA ANSWER`: the id of the parent process, and the paths
-of three memory files. The ranks import this module again: it imports little.
+of three memory files.
 """
 
+import gc
 import json
-import multiprocessing
 import sys
-from multiprocessing import forkserver
 from pathlib import Path
 
 from executor.launchers.processes import die_with_parent
@@ -17,10 +16,13 @@ def main() -> None:
     """Run the ranks and write the answer; the exit code is that of Python."""
     parent, launch, area, answer = sys.argv[1:]
     die_with_parent(int(parent))
-    multiprocessing.set_forkserver_preload(["executor.launchers.preload"])
-    forkserver.ensure_running()  # it loads torch while this process does the same
+    gc.disable()
     from executor.launchers.elastic import run_ranks
+    from executor.launchers.fork_server import start_fork_server
 
+    gc.freeze()  # what was loaded is no garbage: ranks need not look through it
+    gc.enable()
+    start_fork_server()
     Path(answer).write_text(json.dumps(run_ranks(launch, area)), encoding="utf-8")
 
 
