@@ -45,7 +45,8 @@ class Observer:
         try:
             await self.app(scope, receive, send_named)
         except asyncio.CancelledError:
-            # The service stops, and has waited long enough.
+            # The service stops, and has waited long enough. No traceback tells more.
+            record.told = True
             _tell(scope, status="cut off", duration_s=perf_counter() - began)
             raise
         except Exception:
@@ -64,7 +65,7 @@ def _tell(scope: Scope, *, status: str, duration_s: float) -> None:
     parameters = scope.get("path_params") or {}
     request_record.note(study_id=parameters.get("study_id"), job_id=parameters.get("job_id"))
     metrics.count_request(method, route, status=status, duration_s=duration_s)
-    level = logging.DEBUG if route in _PROBES and status == "200" else logging.INFO
+    level = _level(route, status)
     if logger.isEnabledFor(level):
         client = scope.get("client")
         told: dict[str, Any] = {
@@ -76,6 +77,12 @@ def _tell(scope: Scope, *, status: str, duration_s: float) -> None:
         }
         message = "%s %s %s in %.1f ms"
         logger.log(level, message, method, route, status, 1e3 * duration_s, extra={"told": told})
+
+
+def _level(route: str, status: str) -> int:
+    if not status.isdecimal():
+        return logging.WARNING
+    return logging.DEBUG if route in _PROBES and status == "200" else logging.INFO
 
 
 def route_of(scope: Scope) -> str:

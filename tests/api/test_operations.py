@@ -1,12 +1,20 @@
 """Can operators and clients see what they need before anything else?"""
 
+import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+from sqlalchemy import text
 from starlette.testclient import TestClient
 
+from api.operations.readiness import MIN_FREE_BYTES
 from api.service import Service
+from api.settings import Settings
+from api.storage.database import open_database, upgrade
 from profiles import library
-from tests.api.conftest import connect
+from tests.api.conftest import Clock, connect
 
 
 def test_health_needs_nothing(client: TestClient) -> None:
@@ -28,6 +36,78 @@ def test_a_service_whose_schema_is_gone_is_not_ready(sqlite_service: Service) ->
     refused = connect(sqlite_service).get("/readyz")
     assert refused.status_code == 503
     assert "chimera database upgrade" in refused.json()["detail"]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk with a little more than what has to be free."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={MIN_FREE_BYTES + 8_000_000}", "tmpfs", folder]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small disk needs root")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def test_a_service_whose_disk_is_nearly_full_is_not_ready_until_there_is_room(
+    small_disk: Path, clock: Clock
+) -> None:
+    """The numbers are told, and nobody has to start anything again."""
+    url = f"sqlite:///{small_disk}/chimera.db"
+    service = Service(Settings(database_url=url), open_database(url), clock)
+    client = connect(service)
+    assert client.get("/readyz").status_code == 200
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(10_000_000))
+    clock.forward(seconds=2)
+    refused = client.get("/readyz")
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+    assert "MB left, and at least 32 MB are needed" in refused.json()["detail"]
+    filler.unlink()
+    assert client.get("/readyz").status_code == 200
+    service.database.close()
+
+
+def test_a_service_whose_file_was_replaced_or_removed_is_not_ready(
+    sqlite_service: Service, clock: Clock
+) -> None:
+    """What it would write there nobody would ever find."""
+    client = connect(sqlite_service)
+    file = Path(str(sqlite_service.database.engine.url.database))
+    kept = file.with_suffix(".kept")
+    os.link(file, kept)
+    file.unlink()
+    assert "is gone" in client.get("/readyz").json()["detail"]
+    file.write_bytes(kept.read_bytes())
+    assert "was replaced" in client.get("/readyz").json()["detail"]
+    kept.replace(file)
+    assert client.get("/readyz").status_code == 200
+
+
+def test_a_database_that_cannot_be_written_is_told_until_it_can(postgres_url: str, clock: Clock) -> None:
+    """As on a standby: reading alone would find nothing wrong."""
+    upgrade(postgres_url)
+    service = Service(Settings(database_url=postgres_url), open_database(postgres_url), clock)
+    client = connect(service)
+    for setting, status in (("on", 503), ("off", 200)):
+        with service.database.engine.begin() as connection:
+            connection.execute(text("SET transaction_read_only = off"))
+            name = connection.engine.url.database
+            connection.execute(text(f'ALTER DATABASE "{name}" SET default_transaction_read_only = {setting}'))
+        service.database.engine.dispose()
+        clock.forward(seconds=2)
+        answer = client.get("/readyz")
+        assert answer.status_code == status
+        if status == 503:
+            assert "read-only transaction. Next: look at the server" in answer.json()["detail"]
+    service.database.close()
+
+
+def test_a_service_that_stops_is_not_ready(sqlite_service: Service) -> None:
+    """Whoever shares out requests gives it none."""
+    sqlite_service.bell.close()
+    assert "stopping" in connect(sqlite_service).get("/readyz").json()["detail"]
 
 
 def test_a_service_whose_database_is_gone_is_unavailable(sqlite_service: Service) -> None:
