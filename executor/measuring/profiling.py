@@ -18,7 +18,7 @@ from executor.measuring.subjects import Subject, first_of_each, samples, types_o
 from executor.models.sources import Model
 from executor.values import Tensors
 from profiles.model import ModelDescription
-from profiles.timings import LayerTimings, Profile, TypeTimings
+from profiles.timings import LayerTimings, Profile, TimingPoint, TypeTimings
 
 Optimizer = Literal["sgd", "momentum", "adam", "adamw"]
 OPTIMIZERS: dict[Optimizer, Callable[..., torch.optim.Optimizer]] = {
@@ -103,6 +103,8 @@ class _Run:
     updates: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     largest: int | None = None
+    before: dict[str, TimingPoint] = field(default_factory=dict)
+    """What each subject took at the size before, or with one sample, from which the next is judged."""
 
     def measure(self) -> None:
         """Measure every size, then the optimizer steps."""
@@ -110,6 +112,8 @@ class _Run:
         watch = Stopwatch(on_cuda=device.type == "cuda", single_thread=self.plan.threads == 1)
         layers = self._build(device)
         sizes = self.plan.micro_batch_sizes
+        if sizes[0] > 1:
+            self._probe(layers, watch=watch)
         done, total = 0, (len(sizes) + 1) * len(self.subjects)
         for size in sizes:
             reason = self._measure_size(size, layers, watch=watch, done=done, total=total)
@@ -167,12 +171,14 @@ class _Run:
         found: dict[str, MeasuredPoint] = {}
         device = torch.device(self.plan.device)
         try:
+            # Before the samples are made: many short ones are cheap to keep and long to make.
+            if reason := next(filter(None, (self._too_much(one, size) for one in self.subjects)), None):
+                return reason
             inputs, target = samples(self.model, size, device=device, seed=self.plan.seed)
             for number, subject in enumerate(self.subjects):
                 self.progress(done + number, total, f"{subject.type}, B={size}")
-                needed, free = self._expected_bytes(subject, size), free_bytes(device)
-                if needed > FREE_SHARE * free:
-                    return f"{subject.type} is expected to take {needed:,} bytes of {free:,} that are free"
+                if reason := self._too_much(subject, size):
+                    return reason
                 values: Tensors = inputs if subject.follows is None else found[subject.follows].outputs
                 layer = layers.get(subject.type) or LossLayer(self.model.loss, target)
                 found[subject.type] = measure_layer(
@@ -186,14 +192,28 @@ class _Run:
             return _first_line(error)
         for kind, measured in found.items():
             self.points.setdefault(kind, []).append(measured)
+            self.before[kind] = measured.point
         return None
+
+    def _probe(self, layers: dict[str, nn.Module], *, watch: Stopwatch) -> None:
+        """See what one sample takes: nothing else bounds the first size. The times are dropped."""
+        total = (len(self.plan.micro_batch_sizes) + 1) * len(self.subjects)
+        reason = self._measure_size(1, layers, watch=watch, done=0, total=total)
+        if reason is not None:
+            self._stop(1, reason)
+        self.points.clear()
+
+    def _too_much(self, subject: Subject, size: int) -> str | None:
+        needed, free = self._expected_bytes(subject, size), free_bytes(torch.device(self.plan.device))
+        if needed <= FREE_SHARE * free:
+            return None
+        return f"{subject.type} is expected to take {needed:,} bytes of {free:,} that are free"
 
     def _expected_bytes(self, subject: Subject, size: int) -> int:
         """What a layer would take at `size`, in proportion to the size before; twice kept in split passes."""
-        before = self.points.get(subject.type)
-        if not before:
+        point = self.before.get(subject.type)
+        if point is None:
             return 0
-        point = before[-1].point
         bytes_ = (
             (point.activation_bytes or 0) + (point.transient_bytes or 0) + 2 * (point.boundary_bytes or 0)
         )

@@ -196,6 +196,14 @@ def test_sizes_that_do_not_fit_end_the_measurement(monkeypatch: pytest.MonkeyPat
     assert any("from 64 on do not fit" in note for note in profile.timings.notes)
 
 
+def test_a_first_size_that_cannot_fit_is_refused_before_it_takes_memory() -> None:
+    """One sample tells what ten million would take, whatever else was asked."""
+    model, described = open_model("tiny-gpt"), describe_model("tiny-gpt")
+    plan = Plan((10_000_000,), budget_s=0.0)
+    with pytest.raises(ConfigurationError, match=r"10,000,000 does not fit on cpu: .* expected to take"):
+        take_profile(model, plan, name="tiny-gpt", description=described)
+
+
 def test_memory_that_runs_out_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of the size at which it did is kept; if that was the first, nothing can be told."""
     model, described = open_model("tiny-gpt"), describe_model("tiny-gpt")
