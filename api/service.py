@@ -13,6 +13,7 @@ from api.access.rates import Rates
 from api.bell import Bell
 from api.settings import Settings
 from api.storage.database import Database
+from api.studies.kept_timelines import KeptTimelines
 
 
 def now() -> datetime:
@@ -29,6 +30,8 @@ class Service:
     clock: Callable[[], datetime] = now
     bell: Bell = field(default_factory=Bell)
     """Rings when there may be a job to claim, or a study got on."""
+    timelines: KeptTimelines = field(default_factory=KeptTimelines)
+    """Those that were looked at lately."""
     rates: Rates = field(default_factory=Rates)
     """What is left of callers' budgets for expensive calls."""
     expects_worker: bool = False

@@ -47,7 +47,7 @@ def plan(
     answer, search_s = _answer(request, profile, used)
     exported = _export(answer, format) if format else None
     if report:
-        _write_report(answer, report, timeline=_timeline(request, answer, profile, calibration=used))
+        _write_report(answer, report, timelines=_timeline(request, answer, profile, calibration=used))
     if as_json:
         _print_json(answer, search_s, exported)
     elif format:
@@ -111,22 +111,23 @@ def _export(answer: Plan, format: str) -> dict[str, str] | None:
 
 def _timeline(
     request: PlanRequest, answer: Plan, profile: Profile | None, *, calibration: Calibration | None
-) -> dict[str, Any] | str | None:
-    """What the report shows over time, or why it does not."""
-    from api.reports.timeline import embedded_timeline
+) -> dict[str, Any]:
+    """What the report shows over time, or why it does not, and what can be set beside it."""
+    from api.reports.timeline import embedded_beside, embedded_timeline
     from profiles import library
     from tuner.error_bars import calibrated_request
 
     if calibration is not None:
         request = calibrated_request(request, calibration, library, profile=profile)
-    return embedded_timeline(request, answer, library, profile=profile)
+    shown = embedded_timeline(request, answer, library, profile=profile)
+    return {"timeline": shown, "beside": embedded_beside(request, answer, library, profile=profile)}
 
 
-def _write_report(answer: Plan, path: Path, *, timeline: dict[str, Any] | str | None) -> None:
+def _write_report(answer: Plan, path: Path, *, timelines: dict[str, Any]) -> None:
     from api.reports.report import render_report
     from cli.files import write_whole
 
-    write_whole(path, render_report(answer, standalone=True, timeline=timeline))
+    write_whole(path, render_report(answer, standalone=True, **timelines))
     click.echo(f"Wrote the report to {path}", err=True)
 
 

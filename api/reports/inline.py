@@ -14,8 +14,10 @@ SCRIPTS = (
     "charts.js",
     "report.js",
     "timeline_picture.js",
+    "timeline_memory.js",
     "timeline_words.js",
     "timeline.js",
+    "timeline_lanes.js",
 )
 STYLE = "style.css"
 

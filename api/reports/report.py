@@ -1,9 +1,11 @@
 """What does the report of a plan say? The answer first, then why, then everything else."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from api.reports import inline, reasons
+from api.reports.lanes import Lane, called, candidate_lanes, element_of, embedded_lanes, trial_lanes
 from api.reports.memory import fullest, memory_chart
 from api.reports.quantities import NO_BREAK
 from api.reports.throughput import throughput_chart
@@ -34,6 +36,8 @@ class StudyNote:
     name: str | None
     created_at: str
     """When it was asked, for people, in UTC."""
+    traces: tuple[int, ...] = ()
+    """The trials whose recorded timelines are there."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +59,13 @@ def render_report(
     base: str = "",
     timeline: dict[str, Any] | str | None = None,
     measured_timeline: bool = False,
+    beside: Sequence[tuple[int, dict[str, Any]]] = (),
 ) -> str:
     """The report as HTML. Standalone it is one file that needs no network; else `base` serves its assets.
 
-    A standalone report holds `timeline`, simulated or measured, or the reason why there is none; online it is
-    fetched. A plan that is a Tuning brings its trials.
+    A standalone report holds `timeline`, simulated or measured, or the reason why there is none, and those of
+    the candidates `beside` it, by their places; online they are fetched. A plan that is a Tuning brings its
+    trials.
     The bytes depend on the arguments alone: no clock, no host.
     """
     context: dict[str, Any] = {
@@ -73,6 +79,8 @@ def render_report(
         "facts": _facts(plan),
         "timeline": timeline,
         "measured_timeline": measured_timeline,
+        "lanes": _lanes(plan, study, beside=beside),
+        "beside": [(element_of(place), document) for place, document in beside],
         "tried": tried(plan) if isinstance(plan, Tuning) else None,
         "scripts": inline.SCRIPTS,
         "policy": inline.policy() if standalone else None,
@@ -80,11 +88,21 @@ def render_report(
         "failure": reasons.failure(plan),
     }
     if plan.chosen is not None:
+        context["choice"] = called(plan.chosen)
         context["shares"] = reasons.shares(plan.chosen.predicted.breakdown)
         context["fullest"] = fullest(plan.chosen.memory, plan.cluster.memory_bytes)
     elif plan.smallest_change is not None:
         context["fullest"] = fullest([plan.smallest_change.memory], plan.cluster.memory_bytes)
     return render("report.html", base=base, standalone=standalone, **context)
+
+
+def _lanes(
+    plan: Plan, study: StudyNote | None, *, beside: Sequence[tuple[int, dict[str, Any]]]
+) -> dict[str, list[Lane]]:
+    """What can be set beside the choice, by kind."""
+    if study is None:
+        return {"Candidates": embedded_lanes(plan, beside), "Measured": []}
+    return {"Candidates": candidate_lanes(plan), "Measured": trial_lanes(plan, study.traces)}
 
 
 def launch_settings(plan: Plan) -> list[LaunchSettings]:

@@ -3,9 +3,10 @@
 import json
 from typing import Any
 
+from api.reports.lanes import is_choice
 from profiles.errors import DocumentError
 from profiles.timings import Profile
-from tuner.enactment import enact_candidate
+from tuner.enactment import configuration_of, enact_candidate, operations
 from tuner.errors import TunerError
 from tuner.held_memory import HeldMemory
 from tuner.inputs import Library
@@ -16,6 +17,10 @@ from tuner.timeline_document import timeline_document
 
 MOST_EMBEDDED_BYTES = 2_400_000
 """The whole file is at most 8 MB, 5 MB of it Plotly's script."""
+MOST_BESIDE = 5
+"""Other candidates whose timelines are in the file, to be compared with the choice."""
+_BESIDE_OPERATIONS = 4_096
+"""Of a candidate that is among them: about 170 kB."""
 
 
 def embedded_timeline(
@@ -29,6 +34,27 @@ def embedded_timeline(
     except (TunerError, DocumentError) as error:
         return str(error)
     return embedded(enacted.timeline, enacted.held)
+
+
+def embedded_beside(
+    request: PlanRequest, plan: Plan, library: Library, *, profile: Profile | None = None
+) -> list[tuple[int, dict[str, Any]]]:
+    """Places and timelines of the best other candidates that are short enough, each of its own schedule."""
+    found: list[tuple[int, dict[str, Any]]] = []
+    seen = {plan.chosen.schedule if plan.chosen else ""}
+    for place, candidate in enumerate(plan.candidates, start=1):
+        short = operations(configuration_of(candidate)) <= _BESIDE_OPERATIONS
+        if candidate.schedule in seen or is_choice(plan, candidate) or not short:
+            continue
+        seen.add(candidate.schedule)
+        try:
+            enacted = enact_candidate(request, candidate, library, profile=profile)
+        except (TunerError, DocumentError):
+            continue
+        found.append((place, timeline_document(enacted.timeline, enacted.held)))
+        if len(found) == MOST_BESIDE:
+            break
+    return found
 
 
 def embedded(timeline: Timeline, held: HeldMemory | None = None) -> dict[str, Any] | str:

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from api.reports.quantities import percent, schedule, seconds
+from api.reports.lanes import called
+from api.reports.quantities import percent, seconds
 from api.reports.reasons import layout, why_chosen
 from api.reports.scatter import Point, colours_of, scatter
 from tuner.plan import Chosen, ConfigurationDocument
@@ -66,7 +67,7 @@ def why_measured(tuning: Tuning) -> str:
         told += f", the fastest of {len(others) + 1} that were measured: {percent(others[0] / chosen_s - 1)} "
         told += "faster than the next"
     if tuning.model_choice is not None and tuning.model_choice != tuning.winner:
-        told += f". The model alone had put {_words(tuning.model_choice)} first"
+        told += f". The model alone had put {called(tuning.model_choice)} first"
     return f"{told}."
 
 
@@ -96,7 +97,7 @@ def _lede(tuning: Tuning, *, measured: int) -> str:
 
 def _point(trial: TriedTrial, colour: str) -> Point:
     measured = trial.measured or trial.predicted
-    words = f"{_words(trial.configuration)}: predicted {trial.predicted:.4g} s, measured {measured:.4g} s"
+    words = f"{called(trial.configuration)}: predicted {trial.predicted:.4g} s, measured {measured:.4g} s"
     return Point(trial.predicted, measured, colour, words)
 
 
@@ -110,10 +111,3 @@ def _row(trial: TriedTrial, chosen: Chosen | None) -> dict[str, Any]:
         "message": trial.message,
         "chosen": chosen is not None and _is(trial.configuration, chosen),
     }
-
-
-def _words(ran: ConfigurationDocument) -> str:
-    told = f"{schedule(ran.schedule or '')}, W={ran.width} × D={ran.depth}, B={ran.micro_batch_size}"
-    extras = [f"recompute={ran.recompute}"] if ran.recompute not in {None, "none"} else []
-    extras += [str(ran.scaling)] if ran.scaling not in {None, "direct"} else []
-    return ", ".join([told, *extras])

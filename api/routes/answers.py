@@ -1,25 +1,25 @@
 """/v1/studies/{id}/...: the parts of an answer, as pages of JSON, a report, or another program's words."""
 
+import gzip
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from api.access.auth import READING
 from api.reports.report import render_report
 from api.routes.studies import StudyId
 from api.service import BaseDependency, ServiceDependency
+from api.studies import recordings, timelines
 from api.studies import store as studies
-from api.studies import timelines
 from api.studies.outcomes import as_tuning
 from api.studies.trials import entry, jobs_of, read_trials
 from api.web.headers import STANDALONE_POLICY
 from api.web.paging import Limit, Position, slice_page
-from api.web.problems import responses
+from api.web.problems import InvalidProblem, responses
 from api.web.schemas import TimelineDocument
 from api.web.study_schemas import CandidatePage, RejectedPage, TrialPage
 from tuner.exports import export
-from tuner.timeline_document import timeline_document
 from tuner.traces import trace_json
 from tuner.trials import TrialStatus
 
@@ -27,6 +27,9 @@ router = APIRouter(prefix="/v1/studies/{study_id}", tags=["answers"], dependenci
 
 Schedule = Annotated[str | None, Query(max_length=100, description="Only configurations of this schedule.")]
 Size = Annotated[int | None, Query(ge=1, description="Only configurations of this width or depth.")]
+Place = Annotated[
+    int | None, Query(ge=1, description="A place in the ranked candidates instead of the choice, from 1.")
+]
 RejectedKind = Literal["memory", "batch", "layout", "target", "domain"]
 
 
@@ -113,8 +116,9 @@ def read_report(study_id: StudyId, service: ServiceDependency) -> HTMLResponse:
         study = studies.find_study(session, study_id)
         tuning = as_tuning(session, study, plan)
     timeline = timelines.read_embedded(question, plan)
+    beside = timelines.read_beside(question, plan)
     return HTMLResponse(
-        render_report(tuning or plan, standalone=True, timeline=timeline),
+        render_report(tuning or plan, standalone=True, timeline=timeline, beside=beside),
         headers={
             "Content-Security-Policy": STANDALONE_POLICY,
             "Content-Disposition": f'inline; filename="chimera-{study_id}.html"',
@@ -123,11 +127,37 @@ def read_report(study_id: StudyId, service: ServiceDependency) -> HTMLResponse:
 
 
 @router.get("/timeline", response_model=TimelineDocument, responses=responses(404, 409, 422))
-def read_timeline(study_id: StudyId, service: ServiceDependency) -> JSONResponse:
-    """The simulated iteration of the choice, in columns: what the page draws."""
+def read_timeline(
+    *,
+    request: Request,
+    study_id: StudyId,
+    service: ServiceDependency,
+    candidate: Place = None,
+    trial: Annotated[int | None, Query(ge=1, description="What this trial recorded.")] = None,
+) -> Response:
+    """The iteration of the choice, of another candidate or of a trial, in columns: what the page draws."""
+    if candidate is not None and trial is not None:
+        raise InvalidProblem(f"candidate={candidate} and trial={trial} are two timelines: ask for one")
     with service.database.reading() as session:
         question, plan = studies.read_question(session, study_id)
-    return JSONResponse(timeline_document(timelines.read_timeline(question, plan)))
+        recording = None if trial is None else recordings.read_recording(session, study_id, trial)
+    if recording is not None:
+        found = recordings.find_recorded(service, question, recording)
+    else:
+        found = timelines.find_simulated(service, question, timelines.candidate_of(plan, candidate))
+    return _compressed(request, found)
+
+
+def _compressed(request: Request, found: timelines.KeptTimeline) -> Response:
+    """A timeline, or that the client has it already."""
+    tag = f'W/"{found.key[:32]}"'
+    headers = {"ETag": tag, "Vary": "Accept-Encoding"}
+    if tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        headers["Content-Encoding"] = "gzip"
+        return Response(found.gzipped, media_type="application/json", headers=headers)
+    return Response(gzip.decompress(found.gzipped), media_type="application/json", headers=headers)
 
 
 @router.get(
@@ -136,14 +166,16 @@ def read_timeline(study_id: StudyId, service: ServiceDependency) -> JSONResponse
     responses=responses(404, 409, 422)
     | {200: {"content": {"application/json": {}}, "description": "Trace Event JSON, for Perfetto."}},
 )
-def read_trace(study_id: StudyId, service: ServiceDependency) -> Response:
+def read_trace(study_id: StudyId, service: ServiceDependency, candidate: Place = None) -> Response:
     """The same iteration with its messages, as Perfetto and chrome://tracing read it."""
     with service.database.reading() as session:
         question, plan = studies.read_question(session, study_id)
+    timeline = timelines.simulate(question, timelines.candidate_of(plan, candidate))
+    name = f"chimera-{study_id}{f'-candidate-{candidate}' if candidate else ''}.trace.json"
     return Response(
-        trace_json(timelines.read_timeline(question, plan)),
+        trace_json(timeline),
         media_type="application/json",
-        headers={"Content-Disposition": f'attachment; filename="chimera-{study_id}.trace.json"'},
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
 
 

@@ -13,6 +13,7 @@ from api.reports.live import render_live, render_state
 from api.reports.report import StudyNote, render_report
 from api.routes import comparing
 from api.service import BaseDependency, Service, ServiceDependency
+from api.studies import recordings
 from api.storage.tables import FINAL
 from api.studies import store as studies
 from api.studies.outcomes import as_tuning
@@ -54,11 +55,14 @@ def show_index(
 @router.get("/studies/{study_id}", dependencies=[READING])
 def show_study(study_id: str, service: ServiceDependency, base: BaseDependency) -> HTMLResponse:
     """The report of a study, or how far it is."""
+    traces: tuple[int, ...]
+    """The trials whose recorded timelines are there."""
     seen = _see(study_id, service, base)
     if seen.plan is None or not seen.is_final:
         return HTMLResponse(render_live(seen.document, seen.tuning, base=base))
     asked = seen.document["created_at"]
-    note = StudyNote(study_id, seen.document["name"], f"{datetime.fromisoformat(asked):%d %B %Y, %H:%M} UTC")
+    when = f"{datetime.fromisoformat(asked):%d %B %Y, %H:%M} UTC"
+    note = StudyNote(study_id, seen.document["name"], when, traces=seen.traces)
     return HTMLResponse(render_report(seen.tuning or seen.plan, standalone=False, study=note, base=base))
 
 
@@ -85,7 +89,8 @@ def _see(study_id: str, service: Service, base: str) -> _Seen:
         document = studies.study_document(session, study, base=base, now=service.clock())
         plan = Plan.model_validate(study.plan) if study.plan is not None else None
         tuning = as_tuning(session, study, plan) if plan is not None else None
-        return _Seen(document, plan, tuning, study.status in FINAL)
+        traces = recordings.numbers_with_trace(session, study_id) if tuning is not None else []
+        return _Seen(document, plan, tuning, study.status in FINAL, tuple(traces))
 
 
 @router.get("/assets/{digest}/{name}")

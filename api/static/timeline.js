@@ -1,32 +1,28 @@
-// How does a reader move through a timeline? Zoom, move, point at an operation; with mouse, finger or keys.
+// How does a reader move through timelines? Zoom, move, point at an operation; with mouse, finger or keys.
 "use strict";
 
-(function () {
+window.timeline = (function () {
   const view = document.getElementById("timeline-view");
-  if (!view) return;
-  const picture = window.timelinePicture;
-  const canvas = document.getElementById("timeline-canvas"), tip = document.getElementById("timeline-tip");
+  if (!view) return null;
+  const picture = window.timelinePicture, words = window.timelineWords;
+  const canvas = document.getElementById("timeline-canvas"), tip = document.getElementById("timeline-tip"), line = document.getElementById("timeline-line");
   const told = document.getElementById("timeline-told"), critical = document.getElementById("timeline-critical");
-  const pointers = new Map();
-  let model = null, place = null, span = { from: 0, to: 1 }, chosen = -1, moved = false, waiting = false;
+  const pointers = new Map(), nothing = { lane: 0, at: -1 };
+  let lanes = [], place = null, span = { from: 0, to: 1 }, chosen = nothing, moved = false, waiting = false;
 
-  function duration(seconds) {
-    const [size, unit] = picture.unitOf(seconds);
-    return (seconds / size).toLocaleString("en", { maximumSignificantDigits: 4 }) + "\u00a0" + unit;
-  }
-
-  function percent(share) {
-    return (100 * share).toFixed(1) + "\u00a0%";
+  function makespan() {
+    return Math.max(...lanes.map(({ model }) => model.makespan));
   }
 
   function draw() {
     waiting = false;
-    if (!model) return;
+    if (!lanes.length) return;
     const before = performance.now();
-    place = picture.draw(canvas, model, span, { critical: critical.checked, chosen });
+    place = picture.draw(canvas, lanes, span, { critical: critical.checked, chosen });
     canvas.dataset.milliseconds = (performance.now() - before).toFixed(1);
     canvas.dataset.from = span.from;
     canvas.dataset.to = span.to;
+    canvas.dataset.lanes = lanes.length;
   }
 
   function redraw() {
@@ -36,14 +32,15 @@
 
   // Moves the window, kept inside the iteration and no narrower than a few of its operations.
   function show(from, length) {
-    const least = Math.max(model.makespan * 1e-5, 2 * model.shortest), wide = Math.min(model.makespan, Math.max(least, length));
-    const start = Math.min(Math.max(0, from), model.makespan - wide);
+    const whole = makespan(), shortest = Math.min(...lanes.map(({ model }) => model.shortest));
+    const least = Math.max(whole * 1e-5, 2 * shortest), wide = Math.min(whole, Math.max(least, length));
+    const start = Math.min(Math.max(0, from), whole - wide);
     span = { from: start, to: start + wide };
     redraw();
   }
 
   function zoom(factor, at = (span.from + span.to) / 2) {
-    const length = Math.min(model.makespan, (span.to - span.from) / factor);
+    const length = Math.min(makespan(), (span.to - span.from) / factor);
     show(at - (at - span.from) * (length / (span.to - span.from)), length);
   }
 
@@ -55,45 +52,34 @@
     return span.from + (x - place.left) / place.width * (span.to - span.from);
   }
 
-  // The operation under a point; below 0 where the rank idles there, with what is known of the gap.
+  // What is under a point: an operation, a gap (`at` below 0, with what is known of it), or a lane's memory.
   function find(x, y) {
-    const rank = Math.floor((y - place.top) / place.row), time = timeAt(x);
-    if (rank < 0 || rank >= model.depth || x < place.left || x > place.left + place.width) return null;
+    const number = place.lanes.findIndex(({ top, memory }) => y >= top && y < memory.top + memory.height);
+    if (number < 0 || x < place.left || x > place.left + place.width) return null;
+    const { model } = lanes[number], lane = place.lanes[number], time = timeAt(x);
+    if (y >= lane.memory.top) return { lane: number, at: -1, memoryAt: Math.min(time, model.makespan) };
+    const rank = Math.floor((y - lane.top) / lane.row);
+    if (rank < 0 || rank >= model.depth || time > model.makespan) return null;
     const [first, last] = [model.begins[rank], model.begins[rank + 1]];
     let at = picture.after(model.end, time, [first, last]);
     if (at < last && model.start[at] <= time) {
-      const lower = y - place.top - rank * place.row > (place.row - place.gap) / 2;
+      const lower = y - lane.top - rank * lane.row > (lane.row - lane.gap) / 2;
       if (model.columns.half[at] === 1 && lower) at += 1;
-      return { rank, at };
+      return { lane: number, rank, at };
     }
     const { start, end } = model.source.collectives;
     const sync = model.syncs[rank].find((one) => start[one] <= time && time < end[one]);
-    return { rank, at: -1, sync, from: at > first ? model.end[at - 1] : 0, to: at < last ? model.start[at] : model.makespan };
-  }
-
-  function describe(found) {
-    if (found.at < 0) {
-      if (found.sync === undefined) return ["Idle", `rank ${found.rank}`, `starts at ${duration(found.from)}, lasts ${duration(found.to - found.from)}`];
-      const { start, end, group } = model.source.collectives, at = found.sync;
-      const what = group[at] < model.source.stages ? `stage ${group[at]}` : "tied parameters";
-      return ["Gradient synchronisation", `rank ${found.rank}, ${what}`, `starts at ${duration(start[at])}, takes ${duration(end[at] - start[at])}`];
-    }
-    const { columns, source } = model, at = found.at, kind = source.kinds[columns.kind[at]];
-    const words = picture.KINDS[kind] ? picture.KINDS[kind].words : kind;
-    const pipe = source.pipes > 1 ? `, pipe ${columns.pipe[at]} (${columns.pipe[at] % 2 ? "up" : "down"})` : "";
-    return [
-      kind === "UPDATE" ? words : `${words} of micro-batch ${columns.micro_batch[at]}`,
-      `rank ${columns.rank[at]}, stage ${columns.stage[at]}${pipe}`,
-      `starts at ${duration(model.start[at])}, takes ${duration(model.end[at] - model.start[at])}`,
-      `${columns.live[at]} micro-batches alive after it${model.critical[at] ? "; on the critical path" : ""}`,
-    ];
+    return { lane: number, rank, at: -1, sync, from: at > first ? model.end[at - 1] : 0, to: at < last ? model.start[at] : model.makespan };
   }
 
   function point(found, x, y) {
+    line.hidden = !found;
     if (!found) { tip.hidden = true; return; }
-    tip.replaceChildren(...describe(found).map((line, at) => {
+    line.style.left = Math.round(x) + "px";
+    line.style.height = place.bottom + "px";
+    tip.replaceChildren(...words.describe(lanes[found.lane].model, found).map((text, at) => {
       const element = document.createElement(at ? "div" : "b");
-      element.textContent = line;
+      element.textContent = text;
       return element;
     }));
     tip.hidden = false;
@@ -102,46 +88,54 @@
     tip.style.top = (y + 18 + tip.offsetHeight > canvas.clientHeight + 60 ? y - tip.offsetHeight - 10 : y + 18) + "px";
   }
 
+  function hide() {
+    tip.hidden = line.hidden = true;
+  }
+
   // Chooses an operation by keys, brings it into view and says it.
-  function choose(at) {
-    chosen = at;
+  function choose(lane, at) {
+    chosen = { lane, at };
+    const { model } = lanes[lane], rank = model.columns.rank[at];
     const length = span.to - span.from, middle = (model.start[at] + model.end[at]) / 2;
     if (middle < span.from || middle > span.to) show(middle - length / 2, length);
     draw();
-    const row = place.top + model.columns.rank[at] * place.row;
+    const { top, row } = place.lanes[lane];
     const x = place.left + (model.start[at] - span.from) / (span.to - span.from) * place.width;
-    point({ at, rank: model.columns.rank[at] }, Math.max(place.left, x), row + place.row / 2);
-    told.textContent = describe({ at, rank: model.columns.rank[at] }).join(", ");
+    point({ lane, at, rank }, Math.max(place.left, x), top + (rank + 0.5) * row);
+    told.textContent = words.describe(model, { at, rank }).join(", ");
   }
 
   function step(horizontal, vertical) {
-    if (chosen < 0) { choose(picture.visible(model, 0, span)[0]); return; }
-    const rank = model.columns.rank[chosen];
+    if (chosen.at < 0) { choose(0, picture.visible(lanes[0].model, 0, span)[0]); return; }
+    const { model } = lanes[chosen.lane], rank = model.columns.rank[chosen.at];
     if (horizontal) {
-      const at = chosen + horizontal;
-      if (at >= model.begins[rank] && at < model.begins[rank + 1]) choose(at);
+      const at = chosen.at + horizontal;
+      if (at >= model.begins[rank] && at < model.begins[rank + 1]) choose(chosen.lane, at);
       return;
     }
-    const other = rank + vertical;
-    if (other < 0 || other >= model.depth) return;
-    const range = [model.begins[other], model.begins[other + 1]], middle = (model.start[chosen] + model.end[chosen]) / 2;
-    choose(Math.min(range[1] - 1, picture.after(model.end, middle, range)));
+    // Below the last rank of a lane stands the first of the next.
+    const beyond = rank + vertical < 0 || rank + vertical >= model.depth, lane = chosen.lane + (beyond ? vertical : 0);
+    if (lane < 0 || lane >= lanes.length) return;
+    const there = lanes[lane].model, other = !beyond ? rank + vertical : vertical > 0 ? 0 : there.depth - 1;
+    const range = [there.begins[other], there.begins[other + 1]], middle = (model.start[chosen.at] + model.end[chosen.at]) / 2;
+    if (range[0] < range[1]) choose(lane, Math.min(range[1] - 1, picture.after(there.end, middle, range)));
   }
 
   function all() {
-    chosen = -1;
-    tip.hidden = true;
-    show(0, model.makespan);
+    chosen = nothing;
+    hide();
+    show(0, makespan());
   }
 
   const KEYS = {
-    "+": () => zoom(1.6, anchor()), "=": () => zoom(1.6, anchor()), "-": () => zoom(1 / 1.6, anchor()), 0: all, Home: all, Escape: () => { chosen = -1; tip.hidden = true; redraw(); },
+    "+": () => zoom(1.6, anchor()), "=": () => zoom(1.6, anchor()), "-": () => zoom(1 / 1.6, anchor()), 0: all, Home: all, Escape: () => { chosen = nothing; hide(); redraw(); },
     ArrowLeft: (event) => (event.shiftKey ? pan(-0.2) : step(-1, 0)), ArrowRight: (event) => (event.shiftKey ? pan(0.2) : step(1, 0)),
     ArrowUp: () => step(0, -1), ArrowDown: () => step(0, 1), c: () => critical.click(),
   };
 
   function anchor() {
-    const middle = chosen < 0 ? -1 : (model.start[chosen] + model.end[chosen]) / 2;
+    if (chosen.at < 0) return undefined;
+    const { model } = lanes[chosen.lane], middle = (model.start[chosen.at] + model.end[chosen.at]) / 2;
     return middle >= span.from && middle <= span.to ? middle : undefined;
   }
 
@@ -156,7 +150,7 @@
     const others = [...pointers].filter(([id]) => id !== event.pointerId), dx = x - before[0];
     if (!moved && Math.abs(dx) < 4) return; // A click trembles.
     moved = true;
-    tip.hidden = true;
+    hide();
     if (others.length) {
       const other = others[0][1][0], now = Math.abs(x - other), then = Math.abs(before[0] - other);
       if (now > 8 && then > 8) zoom(now / then, timeAt((x + other) / 2));
@@ -176,16 +170,16 @@
         pointers.delete(event.pointerId);
         const [x, y] = where(event), found = moved || name === "pointercancel" ? null : find(x, y);
         if (!found) return;
-        chosen = found.at;
+        chosen = { lane: found.lane, at: found.at };
         redraw();
         point(found, x, y);
       });
     }
-    canvas.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") tip.hidden = true; });
-    canvas.addEventListener("blur", () => { tip.hidden = true; });
+    canvas.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") hide(); });
+    canvas.addEventListener("blur", hide);
     // The wheel scrolls the page until the picture was clicked or Ctrl is held; sideways it moves the picture.
     canvas.addEventListener("wheel", (event) => {
-      const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY), whole = span.to - span.from >= model.makespan;
+      const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY), whole = span.to - span.from >= makespan();
       const meant = event.ctrlKey || event.metaKey || (document.activeElement === canvas && !(whole && event.deltaY > 0));
       if (!meant && !sideways) return;
       event.preventDefault();
@@ -205,38 +199,21 @@
     for (const query of ["(prefers-color-scheme: dark)", "print"]) window.matchMedia(query).addEventListener("change", draw);
   }
 
-  function start(source) {
-    model = picture.read(source);
-    model.shortest = model.start.reduce((least, begin, at) => (model.end[at] > begin ? Math.min(least, model.end[at] - begin) : least), model.makespan);
-    span = { from: 0, to: model.makespan };
-    for (const hidden of view.querySelectorAll(":scope > [hidden]")) hidden.hidden = false;
-    window.timelineWords.write(view, model, { duration, percent });
-    listen();
+  // Shows these lanes, each {source, title}, one below the other on one axis.
+  function start(sources) {
+    const first = !lanes.length;
+    lanes = sources.map(({ source, title }) => ({ model: picture.read(source), title }));
+    chosen = nothing;
+    span = { from: 0, to: makespan() };
+    hide();
+    if (first) {
+      for (const hidden of view.querySelectorAll(":scope > [hidden]")) hidden.hidden = false;
+      listen();
+    }
+    words.write(view, lanes);
     draw();
     view.dataset.drawn = "true";
   }
 
-  async function fetchThenStart() {
-    const words = document.getElementById("timeline-words");
-    try {
-      const answer = await fetch(view.dataset.source);
-      const body = await answer.json();
-      if (answer.ok) start(body);
-      else words.append(` No picture: ${body.detail}.`);
-    } catch (error) {
-      words.append(` The picture could not be loaded (${error.message}).`);
-    }
-  }
-
-  const embedded = document.getElementById("timeline-document");
-  if (embedded) start(JSON.parse(embedded.textContent));
-  else if (view.dataset.source) {
-    // A timeline costs the service a simulation: only for those who come near it.
-    const watch = new IntersectionObserver((entries) => {
-      if (!entries.some((entry) => entry.isIntersecting)) return;
-      watch.disconnect();
-      fetchThenStart();
-    }, { rootMargin: "800px" });
-    watch.observe(view);
-  }
+  return { view, start };
 })();

@@ -12,7 +12,7 @@ window.timelinePicture = (function () {
   };
   const NARROW = 3; // Mean width of a row's cells in pixels below which pixels are shared out.
   const DIMMED = 0.22; // What is not on the critical path, when that is shown.
-  const AXIS = 26;
+  const AXIS = 26, TITLE = 22, STRIP = 70, APART = 14; // Pixels: the axis, a lane's title, its memory, space.
 
   // Columns as typed arrays, where each rank begins, and a style for each operation: kind and direction.
   function read(source) {
@@ -27,10 +27,13 @@ window.timelinePicture = (function () {
     for (let at = 1; at < count; at++) if (columns.half[at] === 2) critical[at] = critical[at - 1] |= critical[at];
     const syncs = Array.from({ length: source.depth }, () => []);
     source.collectives.rank.forEach((rank, at) => syncs[rank].push(at));
-    return {
+    const model = {
       source, count, begins, style, critical, syncs, columns, makespan: source.makespan, depth: source.depth,
       start: Float64Array.from(columns.start), end: Float64Array.from(columns.end),
     };
+    model.shortest = model.start.reduce((least, begin, at) => (model.end[at] > begin ? Math.min(least, model.end[at] - begin) : least), model.makespan);
+    model.memory = window.timelineMemory.read(model);
+    return model;
   }
 
   function colours(model) {
@@ -43,7 +46,8 @@ window.timelinePicture = (function () {
       styles[2 * kind + 1] = named(base + "-up") || named(base);
     });
     const colour = { styles, rgb: styles.map(channels), sync: named("all_reduce") };
-    for (const name of ["idle", "ink", "soft", "line", "surface", "accent"]) colour[name] = named(name);
+    for (const name of ["idle", "ink", "soft", "line", "warn"]) colour[name] = named(name);
+    [colour.held, colour.base] = [named("framework"), named("strong-line")];
     colour.inks = colour.rgb.map(([r, g, b]) => (0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#10151a" : "#ffffff"));
     return colour;
   }
@@ -54,10 +58,19 @@ window.timelinePicture = (function () {
     return [0, 2, 4].map((at) => parseInt(full.slice(at, at + 2), 16));
   }
 
-  function arrange(model, width) {
-    const row = Math.max(2, Math.min(30, Math.floor(Math.max(224, 544) / model.depth)));
-    const left = 14 + 7 * Math.max(4, String(model.depth - 1).length);
-    return { left, top: 2, row, gap: row >= 12 ? 3 : row >= 5 ? 1 : 0, width: Math.max(40, width - left - 1), height: row * model.depth };
+  // Where each lane's title, rows and memory stand; rows are as high as all lanes together allow.
+  function arrange(lanes, width) {
+    const ranks = lanes.reduce((sum, { model }) => sum + model.depth, 0), deepest = Math.max(...lanes.map(({ model }) => model.depth));
+    const row = Math.max(2, Math.min(30, Math.floor((lanes.length > 1 ? 640 : 544) / ranks)));
+    const left = 14 + 7 * Math.max(4, String(deepest - 1).length), place = { left, width: Math.max(40, width - left - 1), lanes: [] };
+    let top = 2;
+    for (const { model } of lanes) {
+      const title = top + TITLE / 2, rows = top + TITLE, height = row * model.depth;
+      place.lanes.push({ title, top: rows, row, gap: row >= 12 ? 3 : row >= 5 ? 1 : 0, height, memory: { top: rows + height + 6, height: STRIP } });
+      top = rows + height + 6 + STRIP + APART;
+    }
+    place.bottom = top - APART + 2;
+    return place;
   }
 
   // The first operation of [low, high) whose value exceeds `time`; values rise along a rank.
@@ -75,46 +88,69 @@ window.timelinePicture = (function () {
     return [after(model.end, view.from, range), after(model.start, view.to, range)];
   }
 
-  function draw(canvas, model, view, options) {
+  function draw(canvas, lanes, view, options) {
     const ratio = Math.min(3, window.devicePixelRatio || 1), width = canvas.parentElement.clientWidth;
-    const place = arrange(model, width), height = place.top + place.height + AXIS;
+    const place = arrange(lanes, width), height = place.bottom + AXIS;
     if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
       canvas.width = Math.round(width * ratio);
       canvas.height = Math.round(height * ratio);
       canvas.style.height = height + "px";
     }
-    const pen = canvas.getContext("2d"), colour = colours(model);
+    const pen = canvas.getContext("2d"), family = getComputedStyle(document.body).fontFamily;
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.clearRect(0, 0, width, height);
-    pen.font = "11px " + getComputedStyle(document.body).fontFamily;
-    const scale = place.width / (view.to - view.from), sheet = { pen, colour, place, view, scale, ratio, critical: options.critical };
-    pen.save();
-    pen.beginPath();
-    pen.rect(place.left, 0, place.width, height);
-    pen.clip();
-    for (let rank = 0; rank < model.depth; rank++) drawRank(sheet, model, rank);
-    if (options.critical) drawPath(sheet, model);
-    if (options.chosen >= 0) outline(sheet, model, options.chosen);
-    pen.restore();
-    drawRanks(sheet, model);
-    drawAxis(sheet);
+    pen.font = "11px " + family;
+    const common = { pen, place, view, scale: place.width / (view.to - view.from), ratio, critical: options.critical };
+    lanes.forEach(({ model, title }, number) => {
+      const sheet = { ...common, colour: colours(model), lane: place.lanes[number] }, chosen = options.chosen.lane === number ? options.chosen.at : -1;
+      drawLane(sheet, model, chosen);
+      drawTitle(sheet, title, family);
+    });
+    drawAxis({ ...common, colour: colours(lanes[0].model) });
     return place;
   }
 
+  function drawLane(sheet, model, chosen) {
+    const { pen, place, lane } = sheet;
+    pen.save();
+    pen.beginPath();
+    pen.rect(place.left, lane.top - 2, place.width, lane.memory.top + lane.memory.height - lane.top + 4);
+    pen.clip();
+    for (let rank = 0; rank < model.depth; rank++) drawRank(sheet, model, rank);
+    if (sheet.critical) drawPath(sheet, model);
+    if (chosen >= 0) outline(sheet, model, chosen);
+    window.timelineMemory.draw(sheet, model, chosen >= 0 ? model.columns.rank[chosen] : -1);
+    pen.restore();
+    drawRanks(sheet, model);
+    window.timelineMemory.label(sheet, model);
+  }
+
+  function drawTitle({ pen, colour, place, lane }, title, family) {
+    pen.font = "600 12px " + family;
+    pen.fillStyle = colour.ink;
+    pen.textAlign = "left";
+    pen.textBaseline = "middle";
+    pen.fillText(title, place.left, lane.title, place.width);
+    pen.font = "11px " + family;
+    pen.fillStyle = colour.soft;
+    pen.textAlign = "right";
+    pen.fillText("rank", place.left - 8, lane.title);
+  }
+
   function drawRank(sheet, model, rank) {
-    const { pen, colour, place, view } = sheet, top = place.top + rank * place.row, height = place.row - place.gap;
+    const { pen, colour, place, lane, view, scale } = sheet, top = lane.top + rank * lane.row, height = lane.row - lane.gap;
     const [first, last] = visible(model, rank, view);
     pen.fillStyle = colour.idle;
-    pen.fillRect(place.left, top, place.width, height);
-    const strip = place.row >= 9;
+    pen.fillRect(place.left, top, Math.max(0, Math.min(place.width, (model.makespan - view.from) * scale)), height);
+    const strip = lane.row >= 9;
     if (!strip) drawSyncs(sheet, model, { rank, top, height });
     if ((last - first) * NARROW > place.width) shareCells(sheet, model, { first, last, top, height });
     else drawCells(sheet, model, { first, last, top, height });
     if (strip) drawSyncs(sheet, model, { rank, top: top + height - Math.round(height * 0.22), height: Math.round(height * 0.22) });
   }
 
-  function drawCells({ pen, colour, place, view, scale, critical }, model, { first, last, top, height }) {
-    const { half, micro_batch: numbers } = model.columns, written = place.row >= 12;
+  function drawCells({ pen, colour, place, lane, view, scale, critical }, model, { first, last, top, height }) {
+    const { half, micro_batch: numbers } = model.columns, written = lane.row >= 12;
     for (let at = first; at < last; at++) {
       const x = place.left + (model.start[at] - view.from) * scale, wide = (model.end[at] - model.start[at]) * scale;
       const part = half[at] ? height / 2 : height, y = half[at] === 2 ? top + part : top;
@@ -169,10 +205,10 @@ window.timelinePicture = (function () {
   }
 
   // Lines lead from the end of each step to the start of the one that waited for it.
-  function drawPath({ pen, colour, place, view, scale }, model) {
-    const chain = model.source.critical_path, middle = (rank) => place.top + rank * place.row + (place.row - place.gap) / 2;
+  function drawPath({ pen, colour, place, lane, view, scale }, model) {
+    const chain = model.source.critical_path, middle = (rank) => lane.top + rank * lane.row + (lane.row - lane.gap) / 2;
     pen.strokeStyle = colour.ink;
-    pen.lineWidth = place.row >= 9 ? 1.5 : 1;
+    pen.lineWidth = lane.row >= 9 ? 1.5 : 1;
     pen.beginPath();
     for (let step = 1; step < chain.length; step++) {
       const one = chain[step - 1], other = chain[step], from = model.columns.rank[one], to = model.columns.rank[other];
@@ -183,28 +219,27 @@ window.timelinePicture = (function () {
     pen.stroke();
   }
 
-  function outline({ pen, colour, place, view, scale }, model, at) {
-    const height = place.row - place.gap, half = model.columns.half[at], part = half ? height / 2 : height;
-    const y = place.top + model.columns.rank[at] * place.row + (half === 2 ? part : 0);
+  function outline({ pen, colour, place, lane, view, scale }, model, at) {
+    const height = lane.row - lane.gap, half = model.columns.half[at], part = half ? height / 2 : height;
+    const y = lane.top + model.columns.rank[at] * lane.row + (half === 2 ? part : 0);
     pen.strokeStyle = colour.ink;
     pen.lineWidth = 2;
     pen.strokeRect(place.left + (model.start[at] - view.from) * scale, y, Math.max(2, (model.end[at] - model.start[at]) * scale - 1), part);
   }
 
-  function drawRanks({ pen, colour, place }, model) {
-    const step = [1, 2, 4, 8, 16, 32, 64, 128].find((every) => every * place.row >= 14) || 256;
+  function drawRanks({ pen, colour, place, lane }, model) {
+    const step = [1, 2, 4, 8, 16, 32, 64, 128].find((every) => every * lane.row >= 14) || 256;
     pen.fillStyle = colour.soft;
     pen.textAlign = "right";
     pen.textBaseline = "middle";
-    for (let rank = 0; rank < model.depth; rank += step) pen.fillText(String(rank), place.left - 8, place.top + rank * place.row + Math.max(6, (place.row - place.gap) / 2 + 0.5));
-    pen.fillText("rank", place.left - 8, place.top + place.height + 15);
+    for (let rank = 0; rank < model.depth; rank += step) pen.fillText(String(rank), place.left - 8, lane.top + rank * lane.row + Math.max(6, (lane.row - lane.gap) / 2 + 0.5));
   }
 
   function drawAxis({ pen, colour, place, view, scale }) {
     const least = 84 / scale, power = 10 ** Math.floor(Math.log10(least));
     const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= least);
     const [size, unit] = unitOf(view.to), decimals = Math.max(0, -Math.floor(Math.log10(step / size) + 1e-9));
-    const bottom = place.top + place.height;
+    const bottom = place.bottom;
     pen.fillStyle = colour.soft;
     pen.textBaseline = "middle";
     for (let tick = Math.ceil(view.from / step - 1e-9); tick * step <= view.to * (1 + 1e-9); tick++) {

@@ -19,6 +19,8 @@ NAMES = (
     "charts.js",
     "report.js",
     "timeline_picture.js",
+    "timeline_memory.js",
+    "timeline_lanes.js",
     "timeline_words.js",
     "timeline.js",
     "form.js",

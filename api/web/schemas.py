@@ -39,7 +39,7 @@ class CountedPage(Page[Item], Generic[Item]):
 
 
 class TimelineDocument(Message):
-    """A simulated iteration: columns of numbers, times in seconds, operations rank by rank."""
+    """An iteration, simulated or recorded: columns of numbers, times in seconds, operations rank by rank."""
 
     version: int
     schedule: str
@@ -57,7 +57,12 @@ class TimelineDocument(Message):
     collectives: dict[str, list[float]]
     """Columns rank, start, end and group, with an entry for each rank that takes part."""
     critical_path: list[int]
-    """Which operations decide the makespan."""
+    """Which operations decide the makespan; empty where it was recorded."""
+    parts: int
+    """How many backwards share a micro-batch."""
+    memory: dict[str, int | list[int]] | None
+    """`capacity_bytes` of a device; `always_bytes` and `peak_bytes` of each rank; `kept_bytes` that a
+    micro-batch keeps of each stage from its forward to its backward. None where that is not known."""
 
 
 class DocumentEntry(Message):

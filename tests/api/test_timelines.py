@@ -1,5 +1,6 @@
 """Is the choice of a study shown over time, and is it said why where it is not?"""
 
+import gzip
 import json
 import re
 from typing import Any
@@ -9,13 +10,21 @@ from starlette.testclient import TestClient
 
 from api.reports import timeline as embedding
 from api.reports.report import render_report
+from api.service import Service
+from api.studies.kept_timelines import KeptTimelines
 from profiles import library
 from tests.api.conftest import BERT, NO_FIT, TINY, Submit
+from tests.api.life.pool import MEASURED, Pool, result_of
 from tests.api.page import Page
 from tests.api.test_documents import small_profile
+from tests.api.work.factories import client_with, post_finish
 from tuner import enactment
+from tuner.attachments import Attachment
+from tuner.enactment import configuration_of, enact
+from tuner.messages import Done
 from tuner.planning import answer
 from tuner.request import read_request
+from tuner.traces import trace_json
 
 
 def embedded(page: str) -> dict[str, Any] | None:
@@ -124,3 +133,95 @@ def test_the_longest_timeline_fits_into_one_file() -> None:
     timeline = embedding.embedded_timeline(request, plan, library)
     assert timeline is not None
     assert len(render_report(plan, standalone=True, timeline=timeline).encode()) < 8_000_000
+
+
+def test_every_candidate_has_its_timeline(client: TestClient, submit: Submit) -> None:
+    """By its place in the ranked list, with what its ranks hold; the first of it is the choice."""
+    study = submit(**BERT)
+    timeline, candidates = study["links"]["timeline"], study["plan"]["candidates"]
+    assert client.get(timeline, params={"candidate": 1}).content == client.get(timeline).content
+    for place in (2, 3):
+        other = client.get(timeline, params={"candidate": place}).json()
+        predicted = candidates[place - 1]["predicted"]
+        assert predicted["simulated"]
+        assert other["makespan"] == predicted["iteration_s"]
+    memory, chosen = client.get(timeline).json()["memory"], study["plan"]["chosen"]
+    for rank, peak in zip(chosen["memory"], memory["peak_bytes"], strict=True):
+        assert peak == rank["total_bytes"] - rank["reserve_bytes"]
+        assert memory["always_bytes"][rank["rank"]] <= peak
+    assert memory["capacity_bytes"] == study["plan"]["cluster"]["memory_bytes"]
+    assert client.get(study["links"]["trace"], params={"candidate": 2}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "told"),
+    [
+        ({"candidate": 99}, 404, "the plan lists"),
+        ({"candidate": 0}, 422, "candidate"),
+        ({"trial": 1}, 404, "has no trial 1"),
+        ({"candidate": 1, "trial": 1}, 422, "ask for one"),
+    ],
+)
+def test_a_timeline_that_is_not_there_is_told(
+    client: TestClient, submit: Submit, asked: dict[str, int], status: int, told: str
+) -> None:
+    """As a problem, with the numbers."""
+    refused = client.get(submit()["links"]["timeline"], params=asked)
+    assert (refused.status_code, refused.headers["content-type"]) == (status, "application/problem+json")
+    assert told in refused.json()["detail"]
+
+
+def test_a_timeline_is_simulated_once(client: TestClient, service: Service, submit: Submit) -> None:
+    """Who has it is told so; equal questions share it, whatever their studies are called."""
+    first, second = submit(), submit(name="again")
+    answered = client.get(first["links"]["timeline"])
+    kept = service.timelines.kept_bytes
+    tag = answered.headers["etag"]
+    assert kept > 0
+    assert client.get(second["links"]["timeline"]).headers["etag"] == tag
+    assert service.timelines.kept_bytes == kept
+    same = client.get(first["links"]["timeline"], headers={"If-None-Match": tag})
+    assert (same.status_code, same.content) == (304, b"")
+    plain = client.get(first["links"]["timeline"], headers={"Accept-Encoding": "identity"})
+    assert plain.content == answered.content
+
+
+def test_what_is_kept_is_bounded() -> None:
+    """The one that was not looked at for longest goes first; one that is too large is given all the same."""
+    kept = KeptTimelines(most_bytes=70)
+    documents = {name: {"name": name} for name in ("a", "b", "c")}
+    for name in ("a", "b", "a", "c"):
+        assert json.loads(gzip.decompress(kept.find(name, lambda name=name: documents[name]))) == {
+            "name": name
+        }
+    made: list[str] = []
+    for name in ("a", "c", "b"):
+        kept.find(name, lambda name=name: made.append(name) or documents[name])
+    assert made == ["b"]
+    assert json.loads(
+        gzip.decompress(kept.find("long", lambda: {"all": [number**9 for number in range(99)]}))
+    )
+    assert kept.kept_bytes == 0
+
+
+def test_a_trial_shows_what_it_recorded(sqlite_service: Service) -> None:
+    """Its trace as columns, with the memory of its configuration; another trial has none."""
+    pool, client = Pool(sqlite_service), client_with(sqlite_service, "submit")
+    pool.connect()
+    study = client.post("/v1/studies", json=MEASURED).json()
+    request = read_request({key: value for key, value in MEASURED.items() if key != "refine"})
+    plan = answer(request, library)
+    assert plan.chosen
+    ran = enact(request, configuration_of(plan.chosen), library)
+    traces = iter([Attachment.pack("trace.json", trace_json(ran)), Attachment.pack("trace.json", "{}")])
+    while job := pool.claim():
+        trace = next(traces, None) if job["kind"] == "trial" else None
+        post_finish(pool.client, job, Done(result=result_of(job)), attachments=(trace,) if trace else ())
+    timeline = study["links"]["timeline"]
+    recorded = client.get(timeline, params={"trial": 1}).json()
+    assert recorded["makespan"] == pytest.approx(ran.makespan_s, rel=1e-5)
+    assert recorded["critical_path"] == []
+    broken, missing = (client.get(timeline, params={"trial": number}) for number in (2, 3))
+    assert (broken.status_code, missing.status_code) == (422, 404)
+    assert "run the trial again" in broken.json()["detail"]
+    assert "trial 3 has no trace" in missing.json()["detail"]

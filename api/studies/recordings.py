@@ -1,0 +1,99 @@
+"""What did the trials of a study record over time? The traces that workers attached, read as timelines."""
+
+import json
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session, undefer
+
+from api.service import Service
+from api.storage.tables import JobAttachment, StudyTrial
+from api.studies.questions import Question
+from api.studies.timelines import KeptTimeline, as_calibrated, content_key
+from api.studies.trials import configuration_of, read_trials
+from api.web.problems import NotFoundProblem
+from profiles import library
+from profiles.errors import DocumentError
+from tuner.configuration import Configuration
+from tuner.enactment import hold
+from tuner.errors import RequestError, TunerError
+from tuner.recorded_timeline import recorded_document
+
+TRACE = "trace.json"
+"""What a worker calls the trace of a trial."""
+MOST_TRACE_BYTES = 50_000_000
+"""Of a trace that is read, inflated."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The trace of a trial as it is stored."""
+
+    configuration: Configuration
+    deflated: bytes
+    size_bytes: int
+
+    def read(self) -> Any:
+        """The trace; raises RequestError where it is none."""
+        if self.size_bytes > MOST_TRACE_BYTES:
+            raise RequestError(
+                f"the trace has {self.size_bytes / 1e6:.0f} MB and at most {MOST_TRACE_BYTES / 1e6:.0f} MB "
+                "are drawn: download it from the trial's job and open it in Perfetto"
+            )
+        try:
+            return json.loads(zlib.decompress(self.deflated))
+        except (ValueError, zlib.error, RecursionError) as error:
+            raise RequestError(f"the trace cannot be read: {error}") from None
+
+
+def numbers_with_trace(session: Session, study_id: str) -> list[int]:
+    """The trials of a study whose traces are kept."""
+    traced = set(
+        session.scalars(
+            select(JobAttachment.job_id)
+            .join(StudyTrial, StudyTrial.job_id == JobAttachment.job_id)
+            .where(StudyTrial.study_id == study_id, JobAttachment.name == TRACE)
+        )
+    )
+    return [trial.number for trial in read_trials(session, study_id) if trial.job_id in traced]
+
+
+def read_recording(session: Session, study_id: str, number: int) -> Recording:
+    """The trace of the last attempt at a trial; raises NotFoundProblem."""
+    trial = session.scalar(
+        select(StudyTrial).where(StudyTrial.study_id == study_id, StudyTrial.number == number)
+    )
+    if trial is None:
+        raise NotFoundProblem(f"study {study_id} has no trial {number:,}; its trials are listed under it")
+    found = session.scalar(
+        select(JobAttachment)
+        .where(JobAttachment.job_id == trial.job_id, JobAttachment.name == TRACE)
+        .order_by(JobAttachment.attempt.desc())
+        .limit(1)
+        .options(undefer(JobAttachment.content))
+    )
+    if found is None:
+        raise NotFoundProblem(
+            f"trial {number:,} has no trace: it has not ended, gave no times, or its trace was longer than a "
+            "worker sends; what is older than CHIMERA_RETENTION_DAYS was deleted"
+        )
+    return Recording(configuration_of(trial), found.content, found.size_bytes)
+
+
+def find_recorded(service: Service, question: Question, recording: Recording) -> KeptTimeline:
+    """What a trial recorded, as it is drawn; raises TunerError where its trace is none."""
+    key = content_key(question, str(recording.configuration), recording.deflated)
+
+    def make() -> dict[str, Any]:
+        ran = recording.configuration
+        document = recorded_document(recording.read(), schedule=ran.schedule)
+        with suppress(TunerError, DocumentError):
+            held = hold(as_calibrated(question), ran, library, profile=question.profile)
+            if len(held.always_bytes) == document["depth"] and len(held.kept_bytes) >= document["stages"]:
+                document["memory"] = held.document()
+        return document
+
+    return KeptTimeline(key, service.timelines.find(key, make))
