@@ -22,6 +22,7 @@ from api.operations.observer import Observer
 from api.operations.readiness import Readiness
 from api.routes import (
     answers,
+    audit,
     calibrations,
     checks,
     crossovers,
@@ -63,6 +64,7 @@ ROUTERS = (
     work.router,
     jobs.router,
     keys.router,
+    audit.router,
     operations.router,
     login.router,
     pages.router,
@@ -96,8 +98,8 @@ def create_app(
         swagger_ui_oauth2_redirect_url=None,
         generate_unique_id_function=_name,
         middleware=[
-            *_proxies(settings),
             Middleware(Observer),
+            *_proxies(settings),
             Middleware(Guard, settings=settings),
             Middleware(Deadlines, seconds=settings.request_seconds, respond=problem_response),
             Middleware(GZipMiddleware, minimum_size=2_000, compresslevel=4),

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from api.storage.database import Database
+from api.service import Service
 from api.studies import store as studies
 from api.studies.timelines import as_calibrated
 from profiles import library
@@ -22,15 +22,16 @@ class CrossoverRequest(Part):
     """Their ids; one may be named more than once, for equal jobs."""
 
 
-def predict(value: Any, database: Database) -> Crossover:
+def predict(value: Any, service: Service) -> Crossover:
     """Answer a parsed body.
 
-    Raises NotFoundProblem and ConflictProblem for studies that are not there or have no plan yet, and
-    TunerError where their jobs cannot share.
+    Raises NotFoundProblem and ConflictProblem for studies that are not there or have no plan yet,
+    TooManyProblem, and TunerError where their jobs cannot share.
     """
     asked = read_piece(CrossoverRequest, value, name="the request")
-    with database.reading() as session:
+    with service.database.reading() as session:
         found = [studies.read_question(session, identifier) for identifier in asked.studies]
+    service.charge("crossovers")
     return cross_over(
         [
             sharer_of(

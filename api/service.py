@@ -44,9 +44,7 @@ class Service:
 
     def charge(self, kind: str) -> None:
         """Let whoever asks pay for an expensive call of this kind; raises TooManyProblem."""
-        self.rates.charge(
-            kind, per_minute=self.settings.rate_per_minute, burst=self.settings.rate_burst
-        )
+        self.rates.charge(kind, per_minute=self.settings.rate_per_minute, burst=self.settings.rate_burst)
 
 
 async def current_service(request: Request) -> Service:

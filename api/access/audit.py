@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import delete, event, select
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from api.service import Service
@@ -44,9 +45,15 @@ def record(session: Session, target: str | None, *, now: datetime, status: int =
 
 
 def record_refusal(service: Service, target: str | None, *, status: int) -> None:
-    """Note that the present request was not let."""
-    with service.database.writing() as session:
-        _add(session, target, now=service.clock(), status=status)
+    """Note that the present request was not let; where the database does not answer, the log has it alone."""
+    try:
+        with service.database.writing() as session:
+            _add(session, target, now=service.clock(), status=status)
+    except DBAPIError as error:
+        told = {"action": current_visit().action, "target": target, "status": status}
+        logger.error(
+            "a refusal is not in the audit log: %s", " ".join(str(error).split()), extra={"told": told}
+        )
 
 
 def list_entries(session: Session, wanted: Filter, *, cursor: str | None, limit: int) -> dict[str, Any]:

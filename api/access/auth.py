@@ -51,16 +51,16 @@ def authenticate(request: Request, service: ServiceDependency) -> Caller:
     """
     header = request.headers.get("authorization")
     key = _in_session(request, service) if header is None else _in_header(header, service)
-    if key is None:
-        caller = _without_key(service)
-    else:
-        _note_use(service, key)
-        caller = Caller(key.owner, key.id, granted(key.scopes))
+    caller = _without_key(service) if key is None else Caller(key.owner, key.id, granted(key.scopes))
     visit = current_visit()
     visit.owner, visit.identity = caller.owner, caller.identity
-    request_record.note(caller=caller.identity)
     visit.key_name = None if key is None else key.name
     visit.action = request.scope["route"].name
+    request_record.note(caller=caller.identity)
+    if header is None and key is not None:
+        _require_own_page(request)
+    if key is not None:
+        _note_use(service, key)
     return caller
 
 
@@ -86,15 +86,18 @@ def _in_session(request: Request, service: Service) -> ApiKey | None:
         return None
     with service.database.reading() as session:
         key = find_session(session, secret, now=service.clock())
-    if key is None:
-        return None
-    if request.method not in SAFE_METHODS and not is_token_of(secret, request.headers.get(CSRF_HEADER, "")):
+    current_visit().csrf_token = csrf_token(secret) if key is not None else None
+    return key
+
+
+def _require_own_page(request: Request) -> None:
+    """Raise ForbiddenProblem where a session would change something, and no page of it asks."""
+    token = request.headers.get(CSRF_HEADER, "")
+    if request.method not in SAFE_METHODS and not is_token_of(request.cookies[COOKIE], token):
         raise ForbiddenProblem(
             f"a browser that is signed in changes something only with the {CSRF_HEADER} of its own page: "
             "reload the page; programs send their key as `Authorization: Bearer KEY` and no cookie"
         )
-    current_visit().csrf_token = csrf_token(secret)
-    return key
 
 
 def allow(scope: Scope) -> Callable[..., Caller]:

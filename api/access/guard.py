@@ -8,6 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import BindError
 from api.settings import Settings
+from api.web import request_record
 from api.web.handlers import problem_response
 from api.web.headers import secure
 from api.web.problems import ForbiddenProblem
@@ -55,7 +56,9 @@ class Guard:
             await self.app(scope, receive, send)
             return
         client = scope.get("client")
-        begin_visit(Visit(address=client[0] if client else "unknown"))
+        record = request_record.current()
+        address = client[0] if client else "unknown"
+        begin_visit(Visit(address=address, request_id=None if record is None else record.id))
 
         async def send_secured(message: Message) -> None:
             if message["type"] == "http.response.start":

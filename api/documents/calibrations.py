@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from api.documents.store import find_document
+from api.service import Service
 from api.storage.database import Database
 from api.storage.tables import DocumentKind
 from api.web.problems import InvalidProblem
@@ -36,8 +37,12 @@ class FitRequest(BaseModel):
     """Ids under /v1/profiles of measured models that are no presets."""
 
 
-def fit(value: Any, database: Database) -> Calibration:
-    """Fit as a parsed body asks; raises InvalidProblem, or CalibrationError where nothing can be told."""
+def fit(value: Any, service: Service) -> Calibration:
+    """Fit as a parsed body asks.
+
+    Raises InvalidProblem, TooManyProblem, or CalibrationError where nothing can be told.
+    """
+    database = service.database
     try:
         asked = FitRequest.model_validate(value)
     except ValidationError as error:
@@ -54,14 +59,17 @@ def fit(value: Any, database: Database) -> Calibration:
             "elsewhere with `chimera score FILE --calibrate-on FILE --save-calibration calibration.json` "
             "and post that to /v1/calibrations"
         )
+    service.charge("calibrations")
     return calibrate(measured, library, profiles=profiles)
 
 
-def check(value: Any, database: Database) -> Calibration:
+def check(value: Any, service: Service) -> Calibration:
     """A calibration that was fitted elsewhere; raises InvalidProblem unless its measurements are here."""
     document = Calibration.from_value(value, name="the calibration")
     shipped = {library.load_measurements(name).fingerprint() for name in library.names("measurements")}
-    missing = [name for name in document.fitted_on if name not in shipped and not _is_there(name, database)]
+    missing = [
+        name for name in document.fitted_on if name not in shipped and not _is_there(name, service.database)
+    ]
     if missing:
         raise InvalidProblem(
             f"the calibration was fitted on {len(missing)} documents that are not here, first "

@@ -11,15 +11,17 @@ from api.documents import store as documents
 from api.documents.calibrations import FitRequest
 from api.routes.documents import THERE, reading_routes
 from api.service import BaseDependency, Service, ServiceDependency
-from api.storage.database import Database
 from api.storage.tables import DocumentKind
 from api.web.bodies import Body, BodyDependency
+from api.web.deadline import current_deadline
 from api.web.idempotency import KeyHeader, Once
 from api.web.openapi import json_body
 from api.web.problems import responses
 from api.web.schemas import StoredDocumentMessage
 from profiles.calibration import Calibration
 
+FIT_S = 180.0
+"""A fit may take so much longer than other answers."""
 EXAMPLE = {"measurements": ["chimera-sc21"]}
 
 router = reading_routes(DocumentKind.CALIBRATION)
@@ -48,10 +50,10 @@ def store_calibration(
     "/fit",
     status_code=201,
     response_model=StoredDocumentMessage,
-    responses=responses(400, 409, 413, 415, 422) | {200: THERE},
+    responses=responses(400, 409, 413, 415, 422, 429) | {200: THERE},
     openapi_extra=json_body(FitRequest, example=EXAMPLE),
 )
-def fit_calibration(
+async def fit_calibration(
     *,
     caller: Admin,
     body: BodyDependency,
@@ -60,11 +62,14 @@ def fit_calibration(
     key: KeyHeader = None,
 ) -> JSONResponse:
     """Fit a calibration on measurements that are here, and keep it: from then on plans may name it."""
-    return _kept(calibrations.fit, caller, body, service=service, base=base, key=key)
+    current_deadline().extend(FIT_S)
+    return await service.effort.run(
+        lambda: _kept(calibrations.fit, caller, body, service=service, base=base, key=key)
+    )
 
 
 def _kept(
-    make: Callable[[Any, Database], Calibration],
+    make: Callable[[Any, Service], Calibration],
     caller: Caller,
     body: Body,
     *,
@@ -75,7 +80,7 @@ def _kept(
     """Store what is made of a body, outside a transaction, and answer with it."""
     once = Once(service, caller.identity, key, body.fingerprint(f"POST /v1/calibrations {make.__name__}"))
     answer = once.answer(
-        lambda: make(body.value, service.database),
+        lambda: make(body.value, service),
         lambda session, document: documents.store_document(
             session,
             document,

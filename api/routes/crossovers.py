@@ -17,13 +17,17 @@ router = APIRouter(prefix="/v1", tags=["studies"])
 @router.post(
     "/crossovers",
     response_model=Crossover,
-    responses=responses(400, 404, 409, 413, 415, 422),
+    responses=responses(400, 404, 409, 413, 415, 422, 429),
     openapi_extra=json_body(CrossoverRequest),
 )
-def predict_crossover(
+async def predict_crossover(
     caller: Submitter,  # noqa: ARG001  # before the body is read
     body: BodyDependency,
     service: ServiceDependency,
 ) -> JSONResponse:
     """Predict what jobs gain in turns on the same devices: one computes while another waits for gradients."""
-    return JSONResponse(predict(body.value, service.database).model_dump(mode="json"))
+
+    def work() -> JSONResponse:
+        return JSONResponse(predict(body.value, service).model_dump(mode="json"))
+
+    return await service.effort.run(work)

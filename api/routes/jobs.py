@@ -7,6 +7,7 @@ from fastapi.responses import JSONResponse, Response
 from sqlalchemy.orm import Session
 from starlette.background import BackgroundTask
 
+from api.access import audit
 from api.access.auth import READING, Submitter
 from api.jobs import equal_jobs, intake, queue, workers
 from api.jobs import listing as jobs
@@ -33,7 +34,7 @@ router = APIRouter(prefix="/v1", tags=["jobs"])
     "/profile-jobs",
     status_code=202,
     response_model=JobDocument,
-    responses=responses(400, 409, 413, 415, 422)
+    responses=responses(400, 409, 413, 415, 422, 429)
     | {200: {"model": JobDocument, "description": "It was asked before: that job."}},
     openapi_extra=json_body(ProfileJobRequest, example=EXAMPLE),
 )
@@ -50,6 +51,11 @@ def create_profile_job(
     What was measured before is not measured again, unless the body has `measure_again`.
     """
 
+    def work() -> queue.NewJob:
+        job = intake.read_profile_job(body.value, caller=caller.owner)
+        service.charge("profile jobs")
+        return job
+
     def store(session: Session, job: queue.NewJob) -> Answer:
         before = None if body.value.get("measure_again") else equal_jobs.find_equal(session, job)
         row = before or queue.enqueue(session, job, now=service.clock())
@@ -57,7 +63,7 @@ def create_profile_job(
         return Answer(200 if before else 202, document, {"Location": document["links"]["self"]})
 
     once = Once(service, caller.identity, key, body.fingerprint("POST /v1/profile-jobs"))
-    answer = once.answer(lambda: intake.read_profile_job(body.value, caller=caller.owner), store)
+    answer = once.answer(work, store)
     service.bell.ring()
     return JSONResponse(answer.body, status_code=answer.status, headers=answer.headers)
 
@@ -100,6 +106,7 @@ def cancel_job(
     with service.database.writing() as session:
         caller.require_own(queue.find_job(session, job_id).created_by, what=f"job {job_id}")
         queue.cancel(session, job_id, now=now)
+        audit.record(session, job_id, now=now)
         document = jobs.job_document(session, job_id, base=base, now=now)
     return JSONResponse(document, background=BackgroundTask(progress.advance_after, service, job_id))
 

@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from api.access import keys
+from api.access import audit, keys
 from api.access.auth import Admin, allow
 from api.access.keys import Scope
 from api.service import BaseDependency, ServiceDependency
@@ -79,6 +79,7 @@ def revoke_key(key_id: KeyId, service: ServiceDependency) -> Response:
     """End a key: requests with it are refused from now on. It stays in the list."""
     with service.database.writing() as session:
         keys.revoke_key(session, key_id, now=service.clock())
+        audit.record(session, key_id, now=service.clock(), status=204)
     return Response(status_code=204)
 
 

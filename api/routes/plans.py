@@ -2,6 +2,7 @@
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
+from starlette.concurrency import run_in_threadpool
 
 from api import planning
 from api.access.auth import Submitter
@@ -20,14 +21,20 @@ router = APIRouter(prefix="/v1", tags=["plans"])
 @router.post(
     "/plans",
     response_model=PlanAnswer,
-    responses=responses(400, 413, 415, 422),
+    responses=responses(400, 413, 415, 422, 429),
     openapi_extra=json_body(PlanRequest, example=EXAMPLE),
 )
-def make_plan(
+async def make_plan(
     caller: Submitter,  # noqa: ARG001  # before the body is read
     body: BodyDependency,
     service: ServiceDependency,
 ) -> JSONResponse:
     """Plan without storing anything: the document that `chimera plan --json` prints."""
-    plan, search_s = planning.plan(read_request(body.value), service.database)
-    return JSONResponse(planning.plan_document(plan) | {"search_s": search_s})
+    request = await run_in_threadpool(read_request, body.value)
+    service.charge("plans")
+
+    def work() -> JSONResponse:
+        plan, search_s = planning.plan(request, service.database)
+        return JSONResponse(planning.plan_document(plan) | {"search_s": search_s})
+
+    return await service.effort.run(work)

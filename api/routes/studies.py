@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from api import planning
+from api.access import audit
 from api.access.auth import READING, Caller, Submitter
 from api.bell import wait_for_ring
 from api.routes.plans import EXAMPLE
@@ -20,6 +21,7 @@ from api.studies.needs import check_trials, check_workers, needs_of
 from api.studies.submissions import read_submission
 from api.web import request_record
 from api.web.bodies import BodyDependency
+from api.web.deadline import current_deadline
 from api.web.idempotency import Answer, KeyHeader, Once
 from api.web.openapi import json_body
 from api.web.paging import Cursor, Limit
@@ -43,7 +45,7 @@ router = APIRouter(prefix="/v1/studies", tags=["studies"])
     "",
     status_code=201,
     response_model=StudyDocument,
-    responses=responses(400, 409, 413, 415, 422)
+    responses=responses(400, 409, 413, 415, 422, 429)
     | {202: {"model": StudyDocument, "description": "Workers measure first; `waiting_for` says what."}},
     openapi_extra=json_body(StudyRequest, example={**EXAMPLE, "name": "before the night run"}),
 )
@@ -62,7 +64,8 @@ async def create_study(
     Where workers have to measure first, or `refine` asks for trials, the study is begun: 202.
     """
     once = Once(service, caller.identity, key, body.fingerprint("POST /v1/studies"))
-    answer = await run_in_threadpool(_create, service, once, body.value, caller=caller, base=base)
+    current_deadline().extend(wait)
+    answer = await service.effort.run(lambda: _create(service, once, body.value, caller=caller, base=base))
     if answer.status == ACCEPTED:
         document, ended = await _see(service, request, answer.body["id"], wait=wait, base=base)
         status = CREATED if ended and wait else ACCEPTED
@@ -80,6 +83,7 @@ def _create(service: Service, once: Once, value: Any, *, caller: Caller, base: s
         check_workers(session, needs, service)
 
     def work() -> Plan | None:
+        service.charge("studies")
         return None if needs.jobs else planning.plan(submission.request, service.database)[0]
 
     def store(session: Session, plan: Plan | None) -> Answer:
@@ -137,6 +141,7 @@ async def read_study(
     wait: Wait = 0,
 ) -> JSONResponse:
     """Read a study with its request and plan, once it has ended or the time to wait is over."""
+    current_deadline().extend(wait)
     document, _ = await _see(service, request, study_id, wait=wait, base=base)
     if document is None:
         raise studies.no_study(study_id)
@@ -153,6 +158,7 @@ def cancel_study(
         _require_own(session, study_id, caller)
         study: Study = studies.cancel_study(session, study_id, now=now)
         document = studies.study_document(session, study, base=base, now=now)
+        audit.record(session, study_id, now=now)
     service.bell.ring()
     return JSONResponse(document)
 
@@ -163,6 +169,7 @@ def delete_study(*, study_id: StudyId, caller: Submitter, service: ServiceDepend
     with service.database.writing() as session:
         _require_own(session, study_id, caller)
         studies.delete_study(session, study_id, now=service.clock())
+        audit.record(session, study_id, now=service.clock(), status=204)
     service.bell.ring()
     return Response(status_code=204)
 

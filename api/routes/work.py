@@ -10,6 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 
+from api.access import audit
 from api.access.auth import WORKING, Caller, Worker
 from api.bell import wait_for_ring
 from api.jobs import intake, leases, queue, workers
@@ -19,6 +20,7 @@ from api.storage.tables import JobRow
 from api.studies import progress
 from api.web import request_record
 from api.web.bodies import BodyDependency
+from api.web.deadline import current_deadline
 from api.web.openapi import json_body
 from api.web.problems import StaleLeaseProblem, responses
 from tuner import messages
@@ -51,6 +53,7 @@ async def claim_job(
 ) -> Response:
     """Lease the first job that the worker can do, waiting up to `wait_s` seconds; 204 if none comes."""
     message = messages.read_message(Claim, body.value)
+    current_deadline().extend(message.wait_s)
     await run_in_threadpool(_greet, service, message, caller)
     loop = asyncio.get_running_loop()
     until = loop.time() + message.wait_s
@@ -112,6 +115,8 @@ def finish_job(job_id: JobId, body: BodyDependency, service: ServiceDependency) 
         row, repeated = queue.finish(session, job_id, report.ending, now=now)
         if report.profile is not None and not repeated:
             intake.keep_profile(session, row, report.profile, now=now)
+        if not repeated:
+            audit.record(session, job_id, now=now)
         reply = FinishReply(status=row.status, repeated=repeated)
     # What was given back may be another's.
     service.bell.ring()

@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse, Response
 from sqlalchemy.exc import DBAPIError, OperationalError, TimeoutError
 from starlette.exceptions import HTTPException
 
+from api.access import audit
 from api.operations.metrics import DATABASE_ERRORS
 from api.web import request_record
 from api.web.headers import secure
@@ -20,6 +21,7 @@ from api.web.problems import (
     MEDIA_TYPE,
     ConflictProblem,
     DefectProblem,
+    ForbiddenProblem,
     InvalidProblem,
     NotAllowedProblem,
     NotFoundProblem,
@@ -28,6 +30,7 @@ from api.web.problems import (
     UnavailableProblem,
     WorkerVersionProblem,
 )
+from api.web.visit import current_visit
 from profiles.errors import DocumentError
 from tuner.errors import ProtocolError, TooLongError, TunerError
 from tuner.exports.errors import NothingChosenError, UnknownFormatError
@@ -87,11 +90,23 @@ def as_problem(error: Exception) -> Problem:
 
 def _answer(request: Request, error: Exception) -> Response:
     problem = _of_method(request, as_problem(error))
+    _note_refusal(request, problem)
     if not wants_page(request):
         return problem_response(problem)
     if isinstance(problem, UnauthorizedProblem) and request.method == "GET":
         return sign_in_page(request)
     return error_page(request, problem)
+
+
+def _note_refusal(request: Request, problem: Problem) -> None:
+    """Have the audit log tell of what a known caller was not let change."""
+    if (
+        isinstance(problem, ForbiddenProblem)
+        and request.method != "GET"
+        and current_visit().owner is not None
+    ):
+        target = next(iter(request.path_params.values()), None)
+        audit.record_refusal(request.app.state.service, target, status=problem.status)
 
 
 def _of_method(request: Request, problem: Problem) -> Problem:

@@ -17,11 +17,15 @@ from sqlalchemy import delete, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from api.access import audit
 from api.service import Service
 from api.storage.tables import IdempotencyKey
+from api.web.deadline import current_deadline
 from api.web.problems import ConflictProblem, InvalidProblem
 
 LEASE = timedelta(seconds=60)
+THERE = 200
+"""The status of an answer about what was there before."""
 _PURGED_AT_ONCE = 20
 
 Made = TypeVar("Made")
@@ -64,18 +68,25 @@ class Once:
         if self.key is None:
             made = work()
             with self.service.database.writing() as session:
-                return store(session, made)
+                return self._record(session, store(session, made))
         reserved = self._reserve(self.key)
         if isinstance(reserved, Answer):
             return reserved
         try:
             made = work()
             with self.service.database.writing() as session:
-                answer = store(session, made)
+                answer = self._record(session, store(session, made))
                 self._keep(session, reserved, answer)
         except BaseException:
             self._release(reserved)
             raise
+        return answer
+
+    def _record(self, session: Session, answer: Answer) -> Answer:
+        """Note who made it, unless it was there; raises TimeoutProblem when it is too late to store it."""
+        current_deadline().begin_to_store()
+        if answer.status != THERE:
+            audit.record(session, answer.body["id"], now=self.service.clock(), status=answer.status)
         return answer
 
     def _reserve(self, key: str) -> str | Answer:

@@ -156,3 +156,26 @@ class NewKey(KeyEntry):
 
 class KeyPage(Page[KeyEntry]):
     """A piece of the list of keys, newest first."""
+
+
+class AuditEntryMessage(Message):
+    """Something that was changed, or refused."""
+
+    id: str
+    at: datetime
+    owner: str
+    """Of the key; `local` without one, `nobody` where none was known."""
+    key_id: str | None
+    action: str
+    """The operation, as this document names it; also log_in and log_out."""
+    target: str | None
+    """The id of what was made, changed or ended."""
+    status: int
+    """Of the answer: 401 and 403 were refused, anything else was done."""
+    address: str
+    request_id: str | None
+    """As the log of the service has it."""
+
+
+class AuditPage(Page[AuditEntryMessage]):
+    """A piece of the log of changes, newest first."""

@@ -20,15 +20,20 @@ PLACES = {"study_id": "x", "job_id": "x", "key_id": "x", "document_id": "x", "ex
     "attempt": "1", "digest": "x", "name": "a.log",
 }  # fmt: skip
 OPEN = {"/healthz", "/readyz", "/openapi.json", "/favicon.ico"}
+DOORS = {"/login", "/logout"}
+"""They are for whoever has a key to show, or a session to end."""
 ADMIN_WRITES = {("POST", "/v1/calibrations"), ("POST", "/v1/calibrations/fit")}
-ADMIN_ONLY, WORK_ONLY = "/v1/keys", ("/v1/jobs/claim", "/heartbeat", "/finish")
+ADMIN_ONLY, WORK_ONLY = ("/v1/keys", "/v1/audit"), ("/v1/jobs/claim", "/heartbeat", "/finish")
 
 
 def operations() -> list[tuple[str, str]]:
     """Every method and address of the service."""
     routes = [route for router in ROUTERS for route in router.routes]
     return sorted(
-        (method, route.path) for route in routes if isinstance(route, APIRoute) for method in route.methods
+        (method, route.path)
+        for route in routes
+        if isinstance(route, APIRoute) and route.path not in DOORS
+        for method in route.methods
     )
 
 

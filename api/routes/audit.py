@@ -1,0 +1,49 @@
+"""/v1/audit: who changed what, and who was not let? For admins."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+from fastapi.responses import JSONResponse
+from pydantic import AwareDatetime
+
+from api.access import audit
+from api.access.auth import allow
+from api.access.keys import Scope
+from api.service import ServiceDependency
+from api.web.paging import Cursor, Limit
+from api.web.problems import responses
+from api.web.schemas import AuditPage
+
+router = APIRouter(prefix="/v1/audit", tags=["keys"], dependencies=[Depends(allow(Scope.ADMIN))])
+
+FIRST, LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
+Exactly = Annotated[str | None, Query(max_length=200)]
+
+
+@router.get("", response_model=AuditPage, responses=responses(422))
+def list_audit(
+    *,
+    service: ServiceDependency,
+    owner: Exactly = None,
+    key_id: Exactly = None,
+    action: Annotated[
+        str | None, Query(max_length=60, description="An operation, as OpenAPI names it.")
+    ] = None,
+    target: Annotated[str | None, Query(max_length=100, description="What was changed: its id.")] = None,
+    after: Annotated[
+        AwareDatetime | None, Query(description="Not before this moment, with its zone.")
+    ] = None,
+    before: Annotated[AwareDatetime | None, Query(description="Before this moment, with its zone.")] = None,
+    cursor: Cursor = None,
+    limit: Limit = 100,
+) -> JSONResponse:
+    """List what was changed, and by whom, the newest first; also what was refused for want of rights."""
+    wanted = audit.Filter(owner, key_id, action, target, _storable(after), _storable(before))
+    with service.database.reading() as session:
+        return JSONResponse(audit.list_entries(session, wanted, cursor=cursor, limit=limit))
+
+
+def _storable(moment: datetime | None) -> datetime | None:
+    """The moment, or the nearest that databases know: nothing happened beyond."""
+    return None if moment is None else min(max(moment, FIRST), LAST)
