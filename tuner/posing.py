@@ -1,4 +1,4 @@
-"""Can a request be asked at all? Its documents are there, its options agree, and there is something to search.
+"""Can a request be asked at all? Its documents are there, its options agree, and something can be searched.
 
 Nothing is evaluated, so this takes milliseconds where the search takes a second.
 """

@@ -1,62 +1,36 @@
-"""/ and /studies/{id}: the pages that people read, and what they load."""
+"""/studies/{id} and all other pages that people read, and what they load."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Path, Request
 from fastapi.responses import HTMLResponse, Response
 
 from api.access.auth import READING
-from api.documents.catalogue import catalogue
 from api.reports.live import render_live, render_state
 from api.reports.report import StudyNote, render_report
-from api.routes import comparing
+from api.routes import comparing, index
 from api.service import BaseDependency, Service, ServiceDependency
-from api.studies import recordings
 from api.storage.tables import FINAL
+from api.studies import recordings
 from api.studies import store as studies
 from api.studies.outcomes import as_tuning
 from api.web.assets import NAMES, asset
-from api.web.pages import page
-from api.web.paging import Cursor
 from api.web.problems import NotFoundProblem
 from tuner.plan import Plan
 from tuner.tuning import Tuning
 
-STUDIES_ON_A_PAGE = 25
 _FOR_EVER = "public, max-age=31536000, immutable"
 
 router = APIRouter(include_in_schema=False)
-router.include_router(comparing.router)
-
-
-@router.get("/", dependencies=[READING])
-def show_index(
-    *,
-    service: ServiceDependency,
-    base: BaseDependency,
-    name: Annotated[str, Query(max_length=200)] = "",
-    cursor: Cursor = None,
-) -> HTMLResponse:
-    """The form and the newest studies."""
-    with service.database.reading() as session:
-        found = studies.list_studies(
-            session,
-            name=name or None,
-            cursor=cursor,
-            limit=STUDIES_ON_A_PAGE,
-            base=base,
-            now=service.clock(),
-        )
-    return page("index.html", base=base, studies=found, name=name, cursor=cursor, catalogue=catalogue())
+for part in (index, comparing):
+    router.include_router(part.router)
 
 
 @router.get("/studies/{study_id}", dependencies=[READING])
 def show_study(study_id: str, service: ServiceDependency, base: BaseDependency) -> HTMLResponse:
     """The report of a study, or how far it is."""
-    traces: tuple[int, ...]
-    """The trials whose recorded timelines are there."""
     seen = _see(study_id, service, base)
     if seen.plan is None or not seen.is_final:
         return HTMLResponse(render_live(seen.document, seen.tuning, base=base))
@@ -81,6 +55,8 @@ class _Seen:
     plan: Plan | None
     tuning: Tuning | None
     is_final: bool
+    traces: tuple[int, ...]
+    """The trials whose recorded timelines are there."""
 
 
 def _see(study_id: str, service: Service, base: str) -> _Seen:

@@ -1,116 +1,47 @@
-// How does the form ask? It sends what was filled in as JSON, and shows the problem or goes to the report.
+// How does the form ask? It takes a config.json, sends what was filled in, and shows the problem or the report.
 "use strict";
 
 (function () {
-  const form = document.getElementById("ask-form");
+  const { form, value, read, fieldsIn, mark, unfold } = chimera.ask;
   const trouble = document.getElementById("trouble");
   const progress = document.getElementById("progress");
   const drop = document.getElementById("drop");
   const config = document.getElementById("config");
-  const chosen = { schedules: initialSchedules() };
+  const LARGEST_BYTES = 2e6;
 
-  class Mistake extends Error {
-    constructor(field, message) {
-      super(message);
-      this.field = field;
-    }
-  }
-
-  function initialSchedules() {
-    return [...form.querySelectorAll("[name=schedules]:checked")].map((box) => box.value).join();
-  }
-
-  function value(name) {
-    return form.elements[name].value.trim();
-  }
-
-  function number(name) {
-    const text = value(name).replace(/[\s,_]/g, "");
-    if (text === "") return undefined;
-    const read = Number(text);
-    if (!Number.isFinite(read)) throw new Mistake(name, `${label(name)}: “${value(name)}” is not a number`);
-    return read;
-  }
-
-  function label(name) {
-    return form.querySelector(`label[for=${name}]`)?.textContent ?? name;
-  }
-
-  function model() {
-    if (value("source") === "preset") return value("preset");
-    let parsed;
-    try {
-      parsed = JSON.parse(config.value);
-    } catch (error) {
-      const empty = config.value.trim() === "";
-      throw new Mistake("config", empty ? "Give the config.json: drop it, choose it, or paste its text" : `The config.json is not valid JSON: ${error.message}`);
-    }
-    const named = value("model_name");
-    return named ? { config: parsed, name: named } : { config: parsed };
-  }
-
-  function request() {
-    const asked = { model: model() };
-    for (const name of ["cluster", "accelerator", "name", "precision", "gradient_precision", "optimizer", "optimizer_sharding", "attention", "recompute", "search", "runs_on", "partition"]) {
-      if (value(name)) asked[name] = value(name);
-    }
-    for (const name of ["devices", "mini_batch_size", "sequence_length", "margin", "width", "depth", "micro_batch_size"]) {
-      const read = number(name);
-      if (read !== undefined) asked[name] = read;
-    }
-    for (const name of ["devices", "mini_batch_size"]) {
-      if (asked[name] === undefined) throw new Mistake(name, `${label(name)} is missing`);
-    }
-    const schedules = [...form.querySelectorAll("[name=schedules]:checked")].map((box) => box.value);
-    if (schedules.join() !== chosen.schedules) asked.schedules = schedules;
-    return asked;
-  }
-
-  function mark(names) {
-    for (const element of form.elements) element.removeAttribute("aria-invalid");
-    for (const name of names) {
-      const element = form.elements[name];
-      if (element instanceof HTMLElement) {
-        element.setAttribute("aria-invalid", "true");
-        const folded = element.closest("details");
-        if (folded) folded.open = true;
-      }
-    }
-  }
-
-  function tell(title, detail, names) {
+  function tell(title, detail, names, faults) {
     const heading = document.createElement("b");
     heading.textContent = title;
     trouble.replaceChildren(heading, detail);
-    mark(names);
+    mark(names, faults);
+    unfold(names);
     trouble.focus();
   }
 
-  // "devices: must be ..." and "depth=3" name a field; "name it here" does not.
-  function fieldsIn(detail) {
-    const names = [...form.elements].map((element) => element.name).filter(Boolean);
-    return names.filter((name) => new RegExp(name.includes("_") ? `\\b${name}\\b` : `\\b${name}[:=]`).test(detail));
-  }
-
-  async function ask() {
-    const answer = await chimera.send("POST", form.action, request());
-    const document_ = await answer.json();
-    if (!answer.ok) return tell(document_.title, document_.detail, fieldsIn(document_.detail));
-    location.assign(document_.links.page);
+  async function ask(request) {
+    const answer = await chimera.send("POST", form.action, request);
+    const told = await answer.json();
+    if (!answer.ok) return tell(told.title, told.detail, fieldsIn(told.detail));
+    location.assign(told.links.page);
   }
 
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const button = form.querySelector("[type=submit]");
     trouble.replaceChildren();
+    const { request, mistakes } = read();
+    if (mistakes.length) {
+      const faults = Object.fromEntries(mistakes.map((mistake) => [mistake.field, mistake.message]));
+      tell("Something is missing or wrong", mistakes.map((mistake) => mistake.message).join(". "), Object.keys(faults), faults);
+      return;
+    }
     mark([]);
     button.disabled = true;
     progress.textContent = "Searching…";
     try {
-      await ask();
+      await ask(request);
     } catch (error) {
-      if (error instanceof Mistake) tell("Something is missing or wrong", error.message, [error.field]);
-      else tell("No answer", `The service could not be reached: ${error.message}`, []);
+      tell("No answer", `The service could not be reached: ${error.message}`, []);
     } finally {
       button.disabled = false;
       progress.textContent = "";
@@ -119,26 +50,55 @@
 
   function showSource() {
     for (const part of form.querySelectorAll("[data-source]")) part.hidden = part.dataset.source !== value("source");
+    for (const part of form.querySelectorAll("[data-shown-by]")) part.hidden = !form.elements[part.dataset.shownBy].checked;
+  }
+
+  function longest() {
+    try {
+      const known = JSON.parse(config.value).max_position_embeddings;
+      return Number.isInteger(known) ? `required, at most ${known.toLocaleString("en")}` : "required";
+    } catch {
+      return "required";
+    }
   }
 
   function showSequence() {
     const own = form.elements.preset.selectedOptions[0]?.dataset.sequence;
-    form.elements.sequence_length.placeholder = value("source") === "preset" && own ? `the model's own: ${own}` : "required";
+    form.elements.sequence_length.placeholder = value("source") === "preset" && own ? `the model's own: ${own}` : longest();
   }
 
   function showFacts() {
-    for (const name of ["preset", "cluster"]) {
-      document.getElementById(`${name}-hint`).textContent = form.elements[name].selectedOptions[0]?.dataset.facts ?? "";
+    for (const name of ["preset", "cluster", "pool"]) {
+      const hint = document.getElementById(`${name}-hint`);
+      if (hint) hint.textContent = form.elements[name].selectedOptions[0]?.dataset.facts ?? "";
     }
+  }
+
+  function show() {
+    showSource();
+    showSequence();
+    showFacts();
   }
 
   async function take(file) {
     if (!file) return;
-    config.value = await file.text();
+    if (file.size > LARGEST_BYTES) {
+      tell("This is not a config.json", `“${file.name}” has ${(file.size / 1e6).toFixed(1)} MB, and a config.json has a few kB: weights stay where they are.`, ["config"]);
+      return;
+    }
+    try {
+      config.value = await file.text();
+    } catch {
+      tell("The file cannot be read", `“${file.name}” may be a folder: drop the config.json in it.`, ["config"]);
+      return;
+    }
+    trouble.replaceChildren();
     if (!value("model_name")) form.elements.model_name.value = file.name.replace(/\.json$/i, "");
+    show();
+    form.dispatchEvent(new Event("filled"));
   }
 
-  form.addEventListener("change", () => { showSource(); showSequence(); showFacts(); });
+  form.addEventListener("change", show);
   document.getElementById("file").addEventListener("change", (event) => take(event.target.files[0]));
   for (const kind of ["dragenter", "dragover"]) {
     form.addEventListener(kind, (event) => {
@@ -153,10 +113,7 @@
   form.addEventListener("drop", (event) => {
     event.preventDefault();
     drop.classList.remove("over");
-    showSequence();
     take(event.dataTransfer.files[0]);
   });
-  showSource();
-  showSequence();
-  showFacts();
+  show();
 })();

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, func, or_, select
 from sqlalchemy.orm import Session, undefer
 
 from api.jobs import queue
@@ -158,12 +158,16 @@ def list_studies(
     status: StudyStatus | None = None,
     model: str | None = None,
     name: str | None = None,
+    text: str | None = None,
     cursor: str | None = None,
     limit: int,
     base: str,
     now: datetime,
 ) -> dict[str, Any]:
-    """A page of studies, the newest first; the cursor is the id of the last one seen."""
+    """A page of studies, the newest first; the cursor is the id of the last one seen.
+
+    `text` is part of the name or of the model's.
+    """
     query = select(Study).order_by(Study.id.desc()).limit(limit + 1)
     if status is not None:
         query = query.where(Study.status == status)
@@ -171,6 +175,11 @@ def list_studies(
         query = query.where(Study.model == model)
     if name is not None:
         query = query.where(func.lower(Study.name).contains(name.lower(), autoescape=True))
+    if text is not None:
+        parts = (
+            func.lower(column).contains(text.lower(), autoescape=True) for column in (Study.name, Study.model)
+        )
+        query = query.where(or_(*parts))
     if cursor is not None:
         query = query.where(Study.id < last_seen(cursor, pattern=PATTERN))
     found = session.scalars(query).all()

@@ -1,4 +1,4 @@
-"""What would become of a request? What asking would refuse is refused, before anything is searched or kept."""
+"""What would become of a request? What asking would refuse is refused, before anything is searched."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -81,10 +81,11 @@ def test_the_index_lists_and_finds_studies(client: TestClient, submit: Submit, c
     assert "study 01" not in first
     older = next(link for link in Page(first).links if "cursor=" in link)
     assert "study 01" in client.get(older.partition("#")[0]).text
+    assert "study 26" in client.get("/?name=TINY-g&status=done").text
     found = Page(client.get("/", params={"name": "Y 13"}).text).text
     assert "study 13" in found
     assert "study 14" not in found
-    assert "No study's name contains “zzz”" in Page(client.get("/?name=zzz").text).text
+    assert "No study has “zzz” in its name or model" in Page(client.get("/?name=zzz").text).text
 
 
 def test_a_person_reads_a_problem_as_a_page_and_a_program_as_json(sqlite_client: TestClient) -> None:
