@@ -80,6 +80,14 @@ TRAINING = (
 SEARCH = (
     click.option("--margin", type=float, default=0.05, help="Share of the memory that is kept free."),
     click.option(
+        "--device-memory-bytes", type=int, show_default="as the data sheet says",
+        help="Assume that each device has this memory.",
+    ),
+    click.option(
+        "--link-bandwidth-factor", type=float, default=1.0,
+        help="Assume all links, inside nodes and between them, so many times as fast.",
+    ),
+    click.option(
         "--schedules", metavar="A,B", show_default="the synchronous ones",
         help="Schedules to consider (`chimera list schedules`).",
     ),

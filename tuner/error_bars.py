@@ -80,4 +80,6 @@ def calibrated_request(
     inputs = gather(request, library, profile=profile)
     chosen = find_set(calibration, inputs.cluster, inputs.description.name)
     document = calibrated_inputs(inputs, chosen).cluster
-    return request.model_copy(update={"cluster": InlineCluster(document=document)})
+    # The document has the links that the request assumes.
+    told = {"cluster": InlineCluster(document=document), "link_bandwidth_factor": 1.0}
+    return request.model_copy(update=told)

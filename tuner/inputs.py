@@ -8,6 +8,7 @@ from profiles.device import Accelerator
 from profiles.model import ModelDescription
 from profiles.preset import ModelPreset
 from profiles.timings import LayerTimings, Profile
+from tuner.assumed_hardware import assume_links, assume_memory
 from tuner.errors import RequestError
 from tuner.estimate import describe
 from tuner.request import InlineCluster, InlineModel, PlanRequest
@@ -42,8 +43,10 @@ def gather(request: PlanRequest, library: Library, *, profile: Profile | None = 
     """Resolve the names of `request`; `profile` is the stored or uploaded profile that it refers to."""
     if profile is not None:
         _check_profile(request, profile)
-    cluster = _cluster(request, library)
-    accelerator = library.load_accelerator(request.accelerator or cluster.node.accelerator)
+    cluster = assume_links(_cluster(request, library), request)
+    accelerator = assume_memory(
+        library.load_accelerator(request.accelerator or cluster.node.accelerator), request
+    )
     _check_devices(request, cluster)
     named = isinstance(request.model, str) and profile is None
     preset = library.load_model_preset(str(request.model)) if named else None

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from profiles.calibration import Calibration
 from profiles.timings import Profile
 from tuner.answer import Bars, Narrator, layout_map
+from tuner.assumed_hardware import assumed
 from tuner.choice import Found
 from tuner.compressed_plans import sent_bytes, with_compression
 from tuner.compression import one_compression
@@ -187,7 +188,7 @@ def _provenance(
 ) -> ProvenanceNote:
     sizes = found.fitting[0].evaluated.micro_batch_sizes[[found.fitting[0].index]] if found.fitting else None
     sources = evaluator.layers.sources(sizes)
-    notes = list(sources.notes)
+    notes = [*sources.notes, *assumed(inputs.request)]
     if inputs.cluster.node.accelerator != inputs.accelerator.name:
         notes.append(
             f"links and software of {inputs.cluster.name} were given for {inputs.cluster.node.accelerator}, "

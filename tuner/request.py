@@ -24,6 +24,7 @@ from tuner.schedule_names import SCHEDULES
 MAX_DEVICES = 10_000_000
 MAX_MINI_BATCH = 100_000_000
 MAX_SEQUENCE = 10_000_000
+MAX_MEMORY = 10**15
 
 Optimizer = Literal["sgd", "momentum", "adam", "adamw"]
 Partition = Literal["balanced", "even"]
@@ -147,6 +148,10 @@ class PlanRequest(BaseModel):
     """`auto` recomputes only where nothing fits without."""
     margin: Annotated[float, Field(ge=0, lt=1)] = 0.05
     """Share of the memory that is kept free."""
+    device_memory_bytes: Annotated[int, Field(ge=1, le=MAX_MEMORY)] | None = None
+    """Assume that each device has this memory, whatever its data sheet says."""
+    link_bandwidth_factor: Annotated[float, Field(ge=0.001, le=1_000)] = 1.0
+    """Assume all links, inside nodes and between them, so many times as fast."""
     schedules: Annotated[tuple[str, ...] | None, BeforeValidator(_names), AfterValidator(
         lambda names: None if names is None else _known_schedules(names)
     )] = None  # fmt: skip

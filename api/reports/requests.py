@@ -19,6 +19,8 @@ LABELS = {
     "attention": "Attention",
     "recompute": "Recomputation allowed",
     "margin": "Memory kept free",
+    "device_memory_bytes": "Memory of each device, assumed, bytes",
+    "link_bandwidth_factor": "Bandwidth of links, times",
     "schedules": "Schedules allowed",
     "runs_on": "Runs on",
     "partition": "Stages",
