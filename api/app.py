@@ -43,12 +43,16 @@ from api.settings import Settings
 from api.storage.database import open_database
 from api.upkeep import tidy_forever
 from api.web.deadline import Deadlines
+from api.web.etags import ETags
 from api.web.handlers import install, problem_response
 from api.web.openapi import DescribedApp
 
 __all__ = ["check_bind", "create_app"]
 
 DESCRIPTION = "How should this model be laid out on these accelerators, and why?"
+
+COMPRESSED_FROM = 2_000
+"""Bytes of an answer."""
 
 ROUTERS = (
     plans.router,
@@ -102,7 +106,8 @@ def create_app(
             *_proxies(settings),
             Middleware(Guard, settings=settings),
             Middleware(Deadlines, seconds=settings.request_seconds, respond=problem_response),
-            Middleware(GZipMiddleware, minimum_size=2_000, compresslevel=4),
+            Middleware(GZipMiddleware, minimum_size=COMPRESSED_FROM, compresslevel=4),
+            Middleware(ETags, compressed_from=COMPRESSED_FROM),
         ],
     )
     app.state.service = running

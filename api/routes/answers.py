@@ -14,6 +14,7 @@ from api.studies import recordings, timelines
 from api.studies import store as studies
 from api.studies.outcomes import as_tuning
 from api.studies.trials import entry, jobs_of, read_trials
+from api.studies.versions import NEWS
 from api.web.headers import STANDALONE_POLICY
 from api.web.paging import Limit, Position, slice_page
 from api.web.problems import InvalidProblem, responses
@@ -23,7 +24,7 @@ from tuner.exports import export
 from tuner.traces import trace_json
 from tuner.trials import TrialStatus
 
-router = APIRouter(prefix="/v1/studies/{study_id}", tags=["answers"], dependencies=[READING])
+router = APIRouter(prefix="/v1/studies/{study_id}", tags=["answers"], dependencies=[READING, NEWS])
 
 Schedule = Annotated[str | None, Query(max_length=100, description="Only configurations of this schedule.")]
 Size = Annotated[int | None, Query(ge=1, description="Only configurations of this width or depth.")]

@@ -19,6 +19,7 @@ from api.studies import progress
 from api.studies import store as studies
 from api.studies.needs import check_trials, check_workers, needs_of
 from api.studies.submissions import read_submission
+from api.studies.versions import NEWS
 from api.web import request_record
 from api.web.bodies import BodyDependency
 from api.web.deadline import current_deadline
@@ -130,7 +131,10 @@ def list_studies(
 
 
 @router.get(
-    "/{study_id}", response_model=StudyDocument, responses=responses(404, 422), dependencies=[READING]
+    "/{study_id}",
+    response_model=StudyDocument,
+    responses=responses(404, 422),
+    dependencies=[READING, NEWS],
 )
 async def read_study(
     *,

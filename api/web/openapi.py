@@ -68,6 +68,7 @@ class DescribedApp(FastAPI):
             schemas = document.setdefault("components", {}).setdefault("schemas", {})
             for name, schema in bodies["$defs"].items():
                 schemas.setdefault(name, schema)
+            _describe_tags(document["paths"])
             document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
             needs_keys = self.state.service.settings.keys_are_required
             document["security"] = [{"key": []}] if needs_keys else [{"key": []}, {}]
@@ -76,3 +77,11 @@ class DescribedApp(FastAPI):
                     operation["security"] = []
             self.openapi_schema = document
         return self.openapi_schema
+
+
+def _describe_tags(paths: dict[str, Any]) -> None:
+    """Every answer to GET has an ETag, but for streams."""
+    for path, methods in paths.items():
+        answers = methods.get("get", {}).get("responses", {})
+        if path.startswith("/v1/") and "text/event-stream" not in answers.get("200", {}).get("content", {}):
+            answers["304"] = {"description": "The client has this answer: If-None-Match holds its ETag."}

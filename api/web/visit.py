@@ -18,6 +18,8 @@ class Visit:
     """The id of the key."""
     key_name: str | None = None
     """None for who has no key."""
+    tag: str | None = None
+    """Names the answer, where that is known before it is made."""
     request_id: str | None = None
     """As the log has it."""
     csrf_token: str | None = None
