@@ -4,6 +4,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, models_json_schema
 
 from api.crossovers import CrossoverRequest
@@ -40,6 +41,8 @@ _BODIES = (
 
 _OPEN = frozenset({"/healthz", "/readyz"})
 """What answers everybody, also where every other address wants a key."""
+_SHARED: dict[tuple[int, ...], dict[str, Any]] = {}
+"""Documents by the identities of their routes, which are those of the process."""
 
 
 def json_body(model: type, *, example: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -54,29 +57,34 @@ class DescribedApp(FastAPI):
     """A FastAPI application whose document also holds the schemas of bodies and problems."""
 
     def openapi(self) -> dict[str, Any]:
-        """The document, made once."""
+        """The document, made once for all applications that share their routes."""
         if self.openapi_schema is None:
-            document = get_openapi(
-                title=self.title, version=self.version, description=self.description, routes=self.routes
-            )
-            modes: list[tuple[Any, JsonSchemaMode]] = [(body, "validation") for body in _BODIES]
-            _, bodies = models_json_schema(
-                [*modes, (ProblemDocument, "serialization")],
-                ref_template=_REFERENCE,
-                schema_generator=GenerateJsonSchema,
-            )
-            schemas = document.setdefault("components", {}).setdefault("schemas", {})
-            for name, schema in bodies["$defs"].items():
-                schemas.setdefault(name, schema)
-            _describe_tags(document["paths"])
-            document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+            key = tuple(id(route) for route in self.routes if isinstance(route, APIRoute))
+            document = _SHARED.get(key) or _SHARED.setdefault(key, self._describe())
             needs_keys = self.state.service.settings.keys_are_required
-            document["security"] = [{"key": []}] if needs_keys else [{"key": []}, {}]
-            for path in _OPEN.intersection(document["paths"]):
-                for operation in document["paths"][path].values():
-                    operation["security"] = []
-            self.openapi_schema = document
+            self.openapi_schema = document | {"security": [{"key": []}, *([] if needs_keys else [{}])]}
         return self.openapi_schema
+
+    def _describe(self) -> dict[str, Any]:
+        """All but who needs a key, which the settings say."""
+        document = get_openapi(
+            title=self.title, version=self.version, description=self.description, routes=self.routes
+        )
+        modes: list[tuple[Any, JsonSchemaMode]] = [(body, "validation") for body in _BODIES]
+        _, bodies = models_json_schema(
+            [*modes, (ProblemDocument, "serialization")],
+            ref_template=_REFERENCE,
+            schema_generator=GenerateJsonSchema,
+        )
+        schemas = document.setdefault("components", {}).setdefault("schemas", {})
+        for name, schema in bodies["$defs"].items():
+            schemas.setdefault(name, schema)
+        _describe_tags(document["paths"])
+        document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+        for path in _OPEN.intersection(document["paths"]):
+            for operation in document["paths"][path].values():
+                operation["security"] = []
+        return document
 
 
 def _describe_tags(paths: dict[str, Any]) -> None:
