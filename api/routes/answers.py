@@ -9,7 +9,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from api.access.auth import READING
 from api.reports.report import render_report
 from api.routes.studies import StudyId
-from api.service import BaseDependency, ServiceDependency
+from api.service import BaseDependency, Service, ServiceDependency
 from api.studies import recordings, timelines
 from api.studies import store as studies
 from api.studies.outcomes import as_tuning
@@ -108,14 +108,20 @@ def list_trials(
 @router.get(
     "/report",
     response_class=HTMLResponse,
-    responses=responses(404, 409, 422) | {200: {"content": {"text/html": {}}, "description": "One file."}},
+    responses=responses(404, 409, 422, 429)
+    | {200: {"content": {"text/html": {}}, "description": "One file."}},
 )
-def read_report(study_id: StudyId, service: ServiceDependency) -> HTMLResponse:
+async def read_report(study_id: StudyId, service: ServiceDependency) -> HTMLResponse:
     """The report as one HTML file that opens without a network."""
+    return await service.effort.run(lambda: _report(service, study_id))
+
+
+def _report(service: Service, study_id: str) -> HTMLResponse:
     with service.database.reading() as session:
         question, plan = studies.read_question(session, study_id)
         study = studies.find_study(session, study_id)
         tuning = as_tuning(session, study, plan)
+    service.charge("reports")
     timeline = timelines.read_embedded(question, plan)
     beside = timelines.read_beside(question, plan)
     return HTMLResponse(
@@ -127,8 +133,8 @@ def read_report(study_id: StudyId, service: ServiceDependency) -> HTMLResponse:
     )
 
 
-@router.get("/timeline", response_model=TimelineDocument, responses=responses(404, 409, 422))
-def read_timeline(
+@router.get("/timeline", response_model=TimelineDocument, responses=responses(404, 409, 422, 429))
+async def read_timeline(
     *,
     request: Request,
     study_id: StudyId,
@@ -139,14 +145,16 @@ def read_timeline(
     """The iteration of the choice, of another candidate or of a trial, in columns: what the page draws."""
     if candidate is not None and trial is not None:
         raise InvalidProblem(f"candidate={candidate} and trial={trial} are two timelines: ask for one")
-    with service.database.reading() as session:
-        question, plan = studies.read_question(session, study_id)
-        recording = None if trial is None else recordings.read_recording(session, study_id, trial)
-    if recording is not None:
-        found = recordings.find_recorded(service, question, recording)
-    else:
-        found = timelines.find_simulated(service, question, timelines.candidate_of(plan, candidate))
-    return _compressed(request, found)
+
+    def find() -> timelines.KeptTimeline:
+        with service.database.reading() as session:
+            question, plan = studies.read_question(session, study_id)
+            recording = None if trial is None else recordings.read_recording(session, study_id, trial)
+        if recording is not None:
+            return recordings.find_recorded(service, question, recording)
+        return timelines.find_simulated(service, question, timelines.candidate_of(plan, candidate))
+
+    return _compressed(request, await service.effort.run(find))
 
 
 def _compressed(request: Request, found: timelines.KeptTimeline) -> Response:
@@ -164,13 +172,18 @@ def _compressed(request: Request, found: timelines.KeptTimeline) -> Response:
 @router.get(
     "/trace",
     response_class=Response,
-    responses=responses(404, 409, 422)
+    responses=responses(404, 409, 422, 429)
     | {200: {"content": {"application/json": {}}, "description": "Trace Event JSON, for Perfetto."}},
 )
-def read_trace(study_id: StudyId, service: ServiceDependency, candidate: Place = None) -> Response:
+async def read_trace(study_id: StudyId, service: ServiceDependency, candidate: Place = None) -> Response:
     """The same iteration with its messages, as Perfetto and chrome://tracing read it."""
+    return await service.effort.run(lambda: _trace(service, study_id, candidate))
+
+
+def _trace(service: Service, study_id: str, candidate: int | None) -> Response:
     with service.database.reading() as session:
         question, plan = studies.read_question(session, study_id)
+    service.charge("timelines")
     timeline = timelines.simulate(question, timelines.candidate_of(plan, candidate))
     name = f"chimera-{study_id}{f'-candidate-{candidate}' if candidate else ''}.trace.json"
     return Response(

@@ -51,6 +51,7 @@ def find_simulated(service: Service, question: Question, candidate: Candidate) -
     key = content_key(question, canonical_json(candidate.model_dump(mode="json", exclude={"memory"})))
 
     def make() -> dict[str, Any]:
+        service.charge("timelines")
         request = as_calibrated(question)
         enacted = enact_candidate(request, candidate, library, profile=question.profile)
         return timeline_document(enacted.timeline, enacted.held)
