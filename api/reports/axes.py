@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import ceil, floor, log10
 
 _MOST_TICKS, _MOST_NAMED = 6, 16
-_NARROW = 1.6
+_NARROW = 2.3
 """Decades below which a logarithmic axis has ticks at 2 and 5 too."""
 
 

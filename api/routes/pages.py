@@ -10,12 +10,13 @@ from fastapi.responses import HTMLResponse, Response
 from api.access.auth import READING
 from api.reports.live import render_live, render_state
 from api.reports.report import StudyNote, render_report
-from api.routes import comparing, index
+from api.routes import cluster_pages, comparing, index, profile_pages
 from api.service import BaseDependency, Service, ServiceDependency
 from api.storage.tables import FINAL
 from api.studies import recordings
 from api.studies import store as studies
 from api.studies.outcomes import as_tuning
+from api.studies.questions import ask_again
 from api.web.assets import NAMES, asset
 from api.web.problems import NotFoundProblem
 from tuner.plan import Plan
@@ -24,7 +25,7 @@ from tuner.tuning import Tuning
 _FOR_EVER = "public, max-age=31536000, immutable"
 
 router = APIRouter(include_in_schema=False)
-for part in (index, comparing):
+for part in (index, comparing, profile_pages, cluster_pages):
     router.include_router(part.router)
 
 
@@ -36,7 +37,7 @@ def show_study(study_id: str, service: ServiceDependency, base: BaseDependency) 
         return HTMLResponse(render_live(seen.document, seen.tuning, base=base))
     asked = seen.document["created_at"]
     when = f"{datetime.fromisoformat(asked):%d %B %Y, %H:%M} UTC"
-    note = StudyNote(study_id, seen.document["name"], when, traces=seen.traces)
+    note = StudyNote(study_id, seen.document["name"], when, seen.traces, seen.asked_again)
     return HTMLResponse(render_report(seen.tuning or seen.plan, standalone=False, study=note, base=base))
 
 
@@ -57,6 +58,8 @@ class _Seen:
     is_final: bool
     traces: tuple[int, ...]
     """The trials whose recorded timelines are there."""
+    asked_again: dict[str, Any] | None
+    """The question as POST /v1/plans takes it."""
 
 
 def _see(study_id: str, service: Service, base: str) -> _Seen:
@@ -66,7 +69,8 @@ def _see(study_id: str, service: Service, base: str) -> _Seen:
         plan = Plan.model_validate(study.plan) if study.plan is not None else None
         tuning = as_tuning(session, study, plan) if plan is not None else None
         traces = recordings.numbers_with_trace(session, study_id) if tuning is not None else []
-        return _Seen(document, plan, tuning, study.status in FINAL, tuple(traces))
+        asked = ask_again(session, study) if plan is not None else None
+        return _Seen(document, plan, tuning, study.status in FINAL, tuple(traces), asked)
 
 
 @router.get("/assets/{digest}/{name}")
