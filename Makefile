@@ -23,7 +23,7 @@ RUN := $(CURDIR)/$(BIN)/python -P
 # Tests start hundreds of interpreters: each would compile the packages anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup browser demo test lint types format contracts pytest long test-ray test-slurm slurm gpu grid wheel-check bench clean
+.PHONY: help setup browser demo test reference lint types format contracts pytest long test-ray test-slurm slurm gpu grid wheel-check bench clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -100,6 +100,9 @@ gpu: setup  ## The tests that need a CUDA device
 
 grid: setup  ## The laws of schedules over all of them, D to 16 and N to 64: about 25 minutes
 	@$(RUN) -m pytest tests/tuner/schedules/grid.py $(PYTEST_ARGS)
+
+reference: $(VENV)/.ready  ## Write docs/reference anew: commands, routes and documents as the code describes them
+	@$(RUN) -m tests.contract.reference
 
 lint: $(VENV)/.ready  ## Style and formatting (ruff)
 	@$(BIN)/ruff check $(wildcard $(SOURCES))
