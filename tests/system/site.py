@@ -50,9 +50,10 @@ class Site:
         """Where the service is, also after a restart."""
         return f"http://127.0.0.1:{self.port}"
 
-    def start_api(self, *options: str) -> None:
-        """Start the service, and return when it listens."""
+    def start_api(self, *options: str, **settings: str) -> None:
+        """Start the service with CHIMERA_* `settings`, and return when it listens."""
         environment = os.environ | {"CHIMERA_DATABASE_URL": self.address, "CHIMERA_LEASE_SECONDS": "2"}
+        environment |= settings
         command = [*CHIMERA, "serve", "--port", str(self.port), "--json", *options]
         with (self.folder / "api.log").open("a") as log:
             self.api = subprocess.Popen(
