@@ -12,6 +12,10 @@ from cli.errors import DONE, NEGATIVE, InputError
 from cli.profile import Sizes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from profiles.device import Accelerator
+    from profiles.timings import Profile
     from tuner.imports.layer_times import LayerTime, Names
 
 MOST_TRACE_BYTES = 1_000_000_000
@@ -69,13 +73,23 @@ def times(
     names = names_of(description, [_pattern(text) for text in match])
     found = _times(files, micro_batch_sizes, names)
     source = ", ".join(path.name for path in files)
-    document = profile_from_times(
-        description, found, library.load_accelerator(accelerator), names=names, source=source
-    )
-    for note in document.timings.notes:
+    sheet = library.load_accelerator(accelerator)
+    document = profile_from_times(description, found, sheet, names=names, source=source)
+    for note in (*document.timings.notes, *_doubts(document, sheet)):
         click.echo(f"Note: {note}", err=True)
     hand_out_profile(document, output=output, as_json=as_json)
     return DONE
+
+
+def _doubts(document: Profile, sheet: Accelerator) -> Iterator[str]:
+    """What cannot be true of the times that were read, such as milliseconds under the name of seconds."""
+    from tuner.plausibility import doubts
+
+    layers = {layer.type: layer for layer in document.description.layers}
+    peak = sheet.peak_flops.get(document.description.precision, sheet.peak_flops["float32"])
+    for timings in document.timings.types:
+        if timings.provenance == "measured":
+            yield from doubts(layers[timings.type], timings, peak_flops=peak)
 
 
 def _pattern(text: str) -> tuple[str, str]:

@@ -82,6 +82,19 @@ def test_what_cannot_be_read_is_bad_input(chimera: Shell, words: tuple[str, ...]
     assert said in result.err
 
 
+def test_times_in_the_wrong_unit_are_doubted(chimera: Shell, tmp_path: Path) -> None:
+    """They are taken as they are, with a sentence that names the layer; columns apart by ; are refused."""
+    table = tmp_path / "times.csv"
+    table.write_text("layer,micro_batch_size,forward_s,backward_s\nblock,1,2000,4100\n")
+    result = chimera("import", "times", table, *TINY, "-o", tmp_path / "profile.json")
+    assert result.code == 0
+    assert "block at B=1 is said to take 6.1e+03 s" in result.err
+    table.write_text("layer;micro_batch_size;forward_ms;backward_ms\nblock;1;2,0;4,1\n")
+    result = chimera("import", "times", table, *TINY)
+    assert (result.code, result.out) == (2, "")
+    assert "semicolons" in result.err
+
+
 @pytest.mark.parametrize(
     "raw",
     [

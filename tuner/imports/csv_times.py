@@ -19,6 +19,11 @@ def read_csv(text: str, *, name: str, micro_batch_size: int | None = None) -> It
     """The rows; `micro_batch_size` is theirs where there is no such column. Raises ImportedError."""
     rows = _cells(text, name)
     header = next(rows, [])
+    if len(header) == 1 and (sign := next((sign for sign in ";\t" if sign in header[0]), None)):
+        raise ImportedError(
+            f"{name} has {'tabs' if sign != ';' else 'semicolons'} between its columns: write commas, and a "
+            "point in numbers"
+        )
     forward, backward = _time_column(header, "forward", name), _time_column(header, "backward", name)
     if "layer" not in header:
         raise ImportedError(f"{name} has no column `layer`; its header is {', '.join(header)[:200]!r}")
