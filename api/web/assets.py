@@ -27,6 +27,7 @@ NAMES = (
     "form_check.js",
     "form.js",
     "studies.js",
+    "workers.js",
     "live.js",
     "icon.svg",
     "plotly.js",
