@@ -70,9 +70,14 @@ def connected(session: Session, *, now: datetime) -> list[WorkerInventory]:
     return [_inventory(row) for row in session.scalars(query)]
 
 
-def list_workers(session: Session, *, now: datetime, cursor: str | None, limit: int) -> dict[str, Any]:
-    """A page of workers, the newest first, with the jobs that each holds."""
+def list_workers(
+    session: Session, *, now: datetime, connected: bool | None = None, cursor: str | None, limit: int
+) -> dict[str, Any]:
+    """A page of workers, the newest first, with the jobs that each holds; all, or those (not) connected."""
     query = select(WorkerRow).order_by(WorkerRow.id.desc()).limit(limit + 1)
+    if connected is not None:
+        heard = WorkerRow.last_seen_at > now - SILENCE
+        query = query.where(heard if connected else ~heard)
     if cursor is not None:
         query = query.where(WorkerRow.id < last_seen(cursor, pattern=PATTERN))
     found = session.scalars(query).all()

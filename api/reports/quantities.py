@@ -15,6 +15,13 @@ SCHEDULE_NAMES = {
     "dualpipe": "DualPipe",
     "chimera_split": "Chimera, split backward",
 }
+NAMES_ELSEWHERE = {
+    "dapple": "1F1B",
+    "interleaved": "1F1B with virtual pipeline stages",
+    "gpipe": "GPipe (torchtitan)",
+    "zb_v": "ZBVZeroBubble (torchtitan)",
+}
+"""What Megatron, DeepSpeed or torchtitan call a schedule that they have."""
 RECOMPUTE_NAMES = {
     "none": "no recomputation",
     "stage": "recompute from stage inputs",
@@ -22,6 +29,8 @@ RECOMPUTE_NAMES = {
 }
 _LARGE = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _LISTED = 12
+_DAY = 86_400.0
+_AGES = (((1.0, 90.0), "s"), ((60.0, 5_400.0), "min"), ((3_600.0, 2 * _DAY), "h"))
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 
 
@@ -66,6 +75,14 @@ def seconds(value: float) -> str:
     return f"{digits(value / size)}{NO_BREAK}{unit}"
 
 
+def age(value: float) -> str:
+    """How long ago, in one unit: 12 s, 3 min, 5 h, 4 days."""
+    for size, unit in _AGES:
+        if value < size[1]:
+            return f"{max(0, value) / size[0]:.0f}{NO_BREAK}{unit}"
+    return f"{value / _DAY:,.0f}{NO_BREAK}days"
+
+
 def percent(share: float) -> str:
     """A share as a percentage, one decimal."""
     return f"{share * 100:,.1f}{NO_BREAK}%"
@@ -79,6 +96,11 @@ def rate(value: float, unit: str) -> str:
 def schedule(name: str) -> str:
     """A schedule by its usual name."""
     return SCHEDULE_NAMES.get(name, name)
+
+
+def elsewhere(name: str) -> str:
+    """A schedule as other frameworks call it."""
+    return NAMES_ELSEWHERE.get(name, "not there; our executor has it")
 
 
 def recompute(name: str) -> str:
@@ -105,10 +127,12 @@ FILTERS = {
     "gigabytes": gigabytes,
     "gibibytes": gibibytes,
     "seconds": seconds,
+    "age": age,
     "percent": percent,
     "si": si,
     "rate": rate,
     "schedule": schedule,
+    "elsewhere": elsewhere,
     "recompute": recompute,
     "runs": runs,
 }
