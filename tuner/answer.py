@@ -4,7 +4,16 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from tuner.choice import Choice
-from tuner.plan import Breakdown, Candidate, Chosen, ErrorBar, Layout, Prediction, RankMemory
+from tuner.plan import (
+    Breakdown,
+    Candidate,
+    Chosen,
+    ErrorBar,
+    Layout,
+    LayoutSchedule,
+    Prediction,
+    RankMemory,
+)
 from tuner.ranking import Ranked
 from tuner.rehearsal import Rehearsed
 from tuner.rejection import MemoryRefusal, Refusal
@@ -120,25 +129,31 @@ def layout_map(
     shapes: list[Shape], fitting: tuple[Ranked, ...], refused: Iterable[Refusal | MemoryRefusal]
 ) -> tuple[Layout, ...]:
     """The best of every (W, D), or why there is none: a cell each of the throughput map."""
-    best: dict[Shape, Ranked] = {}
+    best: dict[Shape, dict[str, Ranked]] = {}
     for ranked in fitting:
-        best.setdefault(ranked.choice.layout, ranked)
+        choice = ranked.choice
+        best.setdefault(choice.layout, {}).setdefault(choice.configuration.schedule, ranked)
     reasons: dict[Shape, Refusal | MemoryRefusal] = {}
     for refusal in refused:
         kept = reasons.get(refusal.layout)
         if kept is None or (kept.kind != "memory" and refusal.kind == "memory"):
             reasons[refusal.layout] = refusal
-    return tuple(_cell(shape, best.get(shape), reasons.get(shape)) for shape in shapes)
+    return tuple(_cell(shape, [*best.get(shape, {}).values()], reasons.get(shape)) for shape in shapes)
 
 
-def _cell(shape: Shape, ranked: Ranked | None, refusal: Refusal | MemoryRefusal | None) -> Layout:
-    if ranked is None:
+def _cell(shape: Shape, schedules: list[Ranked], refusal: Refusal | MemoryRefusal | None) -> Layout:
+    if not schedules:
         reason = refusal.reason if refusal else "no schedule was tried here"
         return Layout(width=shape.width, depth=shape.depth, reason=reason)
-    configuration = ranked.choice.configuration
+    entries = tuple(map(_on_layout, schedules))
     return Layout(
-        width=shape.width,
-        depth=shape.depth,
+        width=shape.width, depth=shape.depth, schedules=entries, **entries[0].model_dump(mode="python")
+    )
+
+
+def _on_layout(ranked: Ranked) -> LayoutSchedule:
+    configuration = ranked.choice.configuration
+    return LayoutSchedule(
         schedule=configuration.schedule,
         micro_batch_size=configuration.micro_batch_size,
         recompute=configuration.recompute,

@@ -121,6 +121,16 @@ class Rejected(PlanPart):
     `runs_on`, `domain` cannot run that way."""
 
 
+class LayoutSchedule(PlanPart):
+    """The best that one schedule gives on one (W, D)."""
+
+    schedule: str
+    micro_batch_size: int
+    recompute: Literal["none", "stage", "layer"]
+    throughput_samples_per_s: float
+    peak_memory_bytes: int
+
+
 class Layout(PlanPart):
     """The best that one (W, D) gives: a cell of the throughput map."""
 
@@ -133,6 +143,8 @@ class Layout(PlanPart):
     peak_memory_bytes: int | None = None
     reason: str | None = None
     """Why nothing fits here; None where something does."""
+    schedules: tuple[LayoutSchedule, ...] = ()
+    """Every schedule that fits here at its best, fastest first."""
 
 
 class SmallestChange(PlanPart):
@@ -208,6 +220,8 @@ class Plan(PlanPart):
     """Throughput of the best candidate over the chosen one's, minus 1."""
     greedy_best: Candidate | None
     """The best candidate of the exhaustive search, None when it is the chosen one."""
+    greedy_choice: Candidate | None = None
+    """Of an exhaustive search: what the greedy one chooses, None where nothing is, or trials chose."""
     target_cost: float | None
     """What `runs_on` costs: throughput of the best over all targets over the chosen one's, minus 1."""
     best_by_framework: dict[str, Candidate] = {}  # noqa: RUF012  # pydantic copies it

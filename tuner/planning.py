@@ -91,6 +91,7 @@ def _answer(
         smallest_change=None if fitting or learnt else smallest_change(evaluator.inputs, search),
         greedy_regret=lost,
         greedy_best=narrator.candidate(best[0]) if lost else None,
+        greedy_choice=None if learnt else _greedy_choice(search, ranking, narrator),
         target_cost=_target_cost(search, ranking, fitting),
         best_by_framework=_elsewhere(chosen, fitting, ranking=ranking, narrator=narrator),
         idle_devices=request.devices - (chosen.width * chosen.depth if chosen else 0),
@@ -117,6 +118,14 @@ def _lost(chosen: tuple[Ranked, ...], best: tuple[Ranked, ...]) -> float | None:
     if not chosen or not best:
         return None
     return max(0.0, chosen[0].iteration_s / best[0].iteration_s - 1)
+
+
+def _greedy_choice(search: Search, ranking: Ranking, narrator: Narrator) -> Candidate | None:
+    """What the greedy search chooses, where the exhaustive one was asked for."""
+    if search.request.search != "exhaustive":
+        return None
+    first = ranking.rank(search.greedy().fitting)[:1]
+    return narrator.candidate(first[0]) if first else None
 
 
 def _target_cost(search: Search, ranking: Ranking, fitting: tuple[Ranked, ...]) -> float | None:

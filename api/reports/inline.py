@@ -13,6 +13,7 @@ SCRIPTS = (
     "plotly.js",
     "charts.js",
     "report.js",
+    "save.js",
     "timeline_picture.js",
     "timeline_memory.js",
     "timeline_words.js",

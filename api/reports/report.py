@@ -5,17 +5,29 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.reports import inline, reasons
+from api.reports.files import held_files
 from api.reports.lanes import Lane, called, candidate_lanes, element_of, embedded_lanes, trial_lanes
 from api.reports.memory import fullest, memory_chart
-from api.reports.quantities import NO_BREAK
+from api.reports.quantities import NO_BREAK, SCHEDULE_NAMES
 from api.reports.throughput import throughput_chart
 from api.reports.tried import tried, why_measured
+from api.reports.what_if import stored_answer
 from api.web.rendering import render
 from tuner.exports import export
 from tuner.exports.errors import ExportError
 from tuner.plan import Plan
 from tuner.tuning import Tuning
 
+_FILES = {
+    "megatron": "megatron.txt",
+    "torchtitan": "torchtitan.txt",
+    "deepspeed": "deepspeed.json",
+    "torchrun": "torchrun.sh",
+    "slurm": "slurm.sh",
+    "ray": "ray.py",
+    "env": "environment.sh",
+    "json": "launch.json",
+}
 EXPORT_NAMES = {
     "megatron": "Megatron-LM",
     "torchtitan": "torchtitan",
@@ -38,6 +50,8 @@ class StudyNote:
     """When it was asked, for people, in UTC."""
     traces: tuple[int, ...] = ()
     """The trials whose recorded timelines are there."""
+    request: dict[str, Any] | None = None
+    """What is asked again, changed; None where it cannot be."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +63,11 @@ class LaunchSettings:
     text: str
     usable: bool
     """False where `text` says why there is none."""
+
+    @property
+    def file(self) -> str:
+        """What it is saved as."""
+        return _FILES[self.format]
 
 
 def render_report(
@@ -82,7 +101,10 @@ def render_report(
         "lanes": _lanes(plan, study, beside=beside),
         "beside": [(element_of(place), document) for place, document in beside],
         "tried": tried(plan) if isinstance(plan, Tuning) else None,
-        "scripts": inline.SCRIPTS,
+        "scripts": inline.SCRIPTS if standalone else (*inline.SCRIPTS, "what_if.js"),
+        "schedules": list(SCHEDULE_NAMES),
+        "stored": stored_answer(plan),
+        "files": held_files(plan) if standalone else [],
         "policy": inline.policy() if standalone else None,
         "kept_free": _kept_free(plan),
         "failure": reasons.failure(plan),

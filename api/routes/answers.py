@@ -8,6 +8,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from api.access.auth import READING
 from api.reports.report import render_report
+from api.reports.spreadsheets import TABLES, Table
 from api.routes.studies import StudyId
 from api.service import BaseDependency, Service, ServiceDependency
 from api.studies import recordings, timelines
@@ -130,6 +131,24 @@ def _report(service: Service, study_id: str) -> HTMLResponse:
             "Content-Security-Policy": STANDALONE_POLICY,
             "Content-Disposition": f'inline; filename="chimera-{study_id}.html"',
         },
+    )
+
+
+@router.get(
+    "/{table}.csv",
+    response_class=Response,
+    responses=responses(404, 409, 422)
+    | {200: {"content": {"text/csv": {}}, "description": "A table for a spreadsheet."}},
+)
+def read_table(study_id: StudyId, table: Table, service: ServiceDependency) -> Response:
+    """All that the plan lists of its candidates, or of what it rejected and why, or the trials, as CSV."""
+    with service.database.reading() as session:
+        study, plan = studies.find_study(session, study_id), studies.read_plan(session, study_id)
+        tuning = as_tuning(session, study, plan)
+    return Response(
+        TABLES[table](tuning or plan),
+        media_type="text/csv",
+        headers={"Content-Disposition": f'attachment; filename="chimera-{study_id}-{table}.csv"'},
     )
 
 

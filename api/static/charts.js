@@ -45,7 +45,7 @@
   }
 
   function hover(point) {
-    return "<b>W=" + point.width + " × D=" + point.depth + "</b><br>" + number(point.throughput) + " samples/s<br>" + wrap(point.words, 44);
+    return "<b>W=" + point.width + " × D=" + point.depth + "</b><br>" + number(point.throughput) + " samples/s<br>" + wrap(point.words, 44) + (point.missing ? "<br><i>" + wrap(point.missing, 44) + "</i>" : "");
   }
 
   function series(points, extra) {

@@ -36,6 +36,21 @@ def question_of(session: Session, study: Study) -> Question:
     return Question(request, profile, stored_calibration(session, request.calibration))
 
 
+def ask_again(session: Session, study: Study) -> dict[str, Any] | None:
+    """The question of a study as POST /v1/plans takes it, with what was measured; None where that is gone."""
+    try:
+        question = question_of(session, study)
+    except InvalidProblem:
+        return None
+    # `why` compares with a choice that is another one then, and of candidates the first is enough.
+    asked: dict[str, Any] = question.request.model_dump(
+        mode="json", exclude_defaults=True, exclude_none=True, exclude={"why", "top"}
+    )
+    if question.profile is not None:
+        asked["model"] = {"profile": question.profile.fingerprint()}
+    return asked | {"top": 1}
+
+
 def named_profile(request: PlanRequest) -> str | None:
     """The id of the stored profile that the request names."""
     return request.model.profile if isinstance(request.model, InlineModel) else None

@@ -21,6 +21,8 @@ NAMES = (
     "timeline_picture.js",
     "timeline_memory.js",
     "timeline_lanes.js",
+    "what_if.js",
+    "save.js",
     "timeline_words.js",
     "timeline.js",
     "form_request.js",
