@@ -13,7 +13,7 @@ from tuner.imports.errors import ImportedError
 MOST_CHARACTERS = 1_000_000
 
 _ASSIGNMENT = re.compile(r"^\s*(?:export\s+)?([A-Za-z_]\w*)=(\"[^\"\n]*\"|'[^'\n]*'|[^\s;()]*)", re.MULTILINE)
-_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)(?::?-([^}]*))?\}|([A-Za-z_]\w*))")
+_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)(?::?[-=]([^}]*))?\}|([A-Za-z_]\w*))")
 _OLD_NAMES = {"--model-parallel-size": "--tensor-model-parallel-size", "--batch-size": "--micro-batch-size"}
 _DEEPEST = 10
 
@@ -57,7 +57,7 @@ def read_flags(text: str) -> Flags:
     if len(text) > MOST_CHARACTERS:
         raise ImportedError(f"the text has {len(text):,} characters; at most {MOST_CHARACTERS:,} are read")
     text = text.replace("\\\n", " ")
-    variables = {name: value.strip("\"'") for name, value in _ASSIGNMENT.findall(text)}
+    variables = _variables(text)
     values: dict[str, str] = {}
     name = ""
     for word in _words(_filled(text, variables)):
@@ -71,6 +71,25 @@ def read_flags(text: str) -> Flags:
     if not values:
         raise ImportedError("there are no flags such as --num-layers 32 in it: is this the right text?")
     return Flags(values)
+
+
+def _variables(text: str) -> dict[str, str]:
+    """What the text sets; a variable that is set from itself, as in TP=${TP:-2}, from what it was before."""
+    found: dict[str, str] = {}
+    for name, value in _ASSIGNMENT.findall(text):
+        found[name] = _from_before(name, value.strip("\"'"), found.get(name))
+        if len(found[name]) > MOST_CHARACTERS:
+            raise ImportedError(f"filled in, ${name[:60]} has more than {MOST_CHARACTERS:,} characters")
+    return found
+
+
+def _from_before(name: str, value: str, before: str | None) -> str:
+    def filled(match: re.Match[str]) -> str:
+        if name not in {match[1], match[3]}:
+            return match[0]
+        return (match[2] or "") if before is None else before
+
+    return _VARIABLE.sub(filled, value)
 
 
 def _filled(text: str, variables: Mapping[str, str]) -> str:

@@ -148,6 +148,14 @@ def model_config(flags: Flags) -> dict[str, Any]:
     """The model as a config.json of the family that its flags describe: llama with --swiglu, else gpt2."""
     if flags.has("--num-experts"):
         raise ImportedError("--num-experts: mixtures of experts are not modelled yet")
+    missing = [
+        flag for flag in ("--num-layers", "--hidden-size", "--num-attention-heads") if not flags.has(flag)
+    ]
+    if missing:
+        raise ImportedError(
+            f"the flags do not describe the model, without {', '.join(missing)}: add what is missing, or "
+            "name the model with --model (a preset or a config.json)"
+        )
     hidden, heads = flags.count("--hidden-size"), flags.count("--num-attention-heads")
     layers, vocabulary = flags.count("--num-layers"), _vocabulary(flags)
     untied = flags.has("--untie-embeddings-and-output-weights")

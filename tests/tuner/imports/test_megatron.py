@@ -23,13 +23,15 @@ RUN = LLAMA + "--pipeline-model-parallel-size 4 --micro-batch-size 1 --global-ba
 SCRIPT = """#!/bin/bash
 export TP=4   # within a node
 PP="2"
+PP=${PP:-8}
+MICRO=${MICRO:-2}
 GPT_ARGS=(
     --num-layers 32 --hidden-size 4096   # the model
     --tensor_model_parallel_size=${TP} \\
     --pipeline-model-parallel-size $PP
 )
 torchrun --nproc_per_node 8 --nnodes ${NODES:-4} pretrain_gpt.py ${GPT_ARGS[@]} \\
-    --micro-batch-size 2 --global-batch-size 256 --fp16 --use-distributed-optimizer \\
+    --micro-batch-size $MICRO --global-batch-size 256 --fp16 --use-distributed-optimizer \\
     --recompute-granularity full --recompute-method uniform --recompute-num-layers 1
 """
 
@@ -147,6 +149,7 @@ def test_a_run_that_does_not_fit_is_told_with_its_reason() -> None:
         (RUN + "--pipeline-model-parallel-layout " + "(" * 99 + "t*99999", ImportedError, "layout"),
         (RUN.replace("--global-batch-size 512", ""), ImportedError, "--global-batch-size is missing"),
         (RUN.replace("--vocab-size 32000", ""), ImportedError, "--vocab-size"),
+        ("A=xx\n" + "A=$A$A\n" * 40 + RUN, ImportedError, "more than 1,000,000"),
         (RUN + "--optimizer muon", ImportedError, "muon"),
     ],
 )
