@@ -1,4 +1,4 @@
-"""What do the executor's tests share? One thread of torch in this process: more would only get in each other's way."""
+"""What do the executor's tests share? One thread of torch in this process, where more would wait for each other."""
 
 import pytest
 import torch
