@@ -2,8 +2,17 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from math import ceil, floor, log10
 
+_MINUTE, _HOUR, _DAY = 60.0, 3_600.0, 86_400.0
+_STEPS = (
+    *((count * _MINUTE, "%H:%M", 6) for count in (1, 5, 15, 30)),
+    *((count * _HOUR, "%d %b %H:%M", 3) for count in (1, 3, 6, 12)),
+    *((count * _DAY, "%d %b", 6) for count in (1, 2, 7, 14, 30)),
+    *((count * _DAY, "%b %Y", 5) for count in (61, 122, 365)),
+)
+"""Seconds between ticks of moments, how those are written, and how many have room."""
 _MOST_TICKS, _MOST_NAMED = 6, 16
 _NARROW = 2.3
 """Decades below which a logarithmic axis has ticks at 2 and 5 too."""
@@ -69,6 +78,19 @@ def positions(title: str, count: int, *, start: float, end: float) -> Axis:
     every = next(size for size in (1, 2, 4, 8, 16, 32, 64, 128, 256, 4096) if count <= _MOST_NAMED * size)
     ticks = tuple(float(at) for at in range(0, count, every))
     return Axis(title, -0.5, count - 0.5, start, end, ticks, "{:.0f}".format)
+
+
+def moments(title: str, values: Sequence[float], *, start: float, end: float) -> Axis:
+    """Over moments in seconds since 1970, UTC: ticks at whole minutes, hours, days, months or years."""
+    low, high = min(values), max(values)
+    room = max(0.04 * (high - low), 60.0)
+    low, high = low - room, high + room
+    step, form, most = next((each for each in _STEPS if (high - low) / each[0] <= each[2]), _STEPS[-1])
+    while (high - low) / step > most:
+        step *= 2
+    first = ceil(low / step)
+    ticks = tuple(step * number for number in range(first, floor(high / step) + 1))
+    return Axis(title, low, high, start, end, ticks, lambda at: f"{datetime.fromtimestamp(at, UTC):{form}}")
 
 
 def _step(high: float) -> float:
