@@ -70,7 +70,7 @@ class Look:
 
     def __init__(self, service: Service, study_id: str, after: int) -> None:
         self._service, self._study_id = service, study_id
-        self._after, self._waits, self._began = after, "", False
+        self._after, self._waits, self._began, self._told_end = after, "", False, False
         self.over = False
         """Whether the study has ended, and all is told."""
 
@@ -97,8 +97,9 @@ class Look:
             sent.append(_event("waiting", {"status": status, "waiting_for": waits}))
         self._waits = waits
         self.over = final and not found
-        if final and self._after == 0:
+        if final and self._after == 0 and not self._told_end:
             # A study of a release that kept no events.
+            self._told_end = True
             sent.append(_event("status", {"status": status}))
         return sent
 
