@@ -59,8 +59,9 @@ def test_jobs_in_turns_compute_one_at_a_time() -> None:
 
 @pytest.mark.long
 def test_jobs_that_train_learn_what_they_learn_alone() -> None:
-    """To the bit, with different schedules and optimizers, in pipelines of two, and one at a time."""
-    run = run_crossover([trained(), trained(schedule="dapple", optimizer="sgd", seed=3)])
+    """To the bit, with different schedules and optimizers, divided or not, in pipelines of two."""
+    sharded = trained(optimizer_sharding="replicas")
+    run = run_crossover([sharded, trained(schedule="dapple", optimizer="sgd", seed=3)])
     assert speed_up(run) > 0
     assert run.same_weights is True
     assert run.trials[0].ranks[0].weights_digest != run.trials[1].ranks[0].weights_digest
