@@ -61,10 +61,10 @@ def plan(
 
 def _read(asked: dict[str, Any]) -> tuple[PlanRequest, Profile | None]:
     """The request, and the profile that it refers to."""
-    from cli.sources import read_cluster, read_model
+    from cli.sources import read_cluster, read_named_model
     from tuner.request import read_request
 
-    model, profile = read_model(asked["model"])
+    model, profile = read_named_model(asked["model"])
     if isinstance(model, dict) and profile is None and asked["sequence_length"] is None:
         raise InputError("--sequence-length is required with a config.json, which does not say it")
     cluster = read_cluster(asked["cluster"]) if asked["cluster"] else None

@@ -35,6 +35,17 @@ def read_model(name: str) -> tuple[Any, Profile | None]:
     return {"config": document}, None
 
 
+def read_named_model(name: str) -> tuple[Any, Profile | None]:
+    """As read_model; a config.json is called as its folder is, so that plans of several are told apart."""
+    model, profile = read_model(name)
+    if isinstance(model, dict) and "config" in model:
+        path = Path(name).expanduser()
+        folder = path if path.is_dir() else path.parent
+        called = folder.name if path.is_dir() or path.name == "config.json" else path.stem
+        model |= {"name": called[:200]} if called else {}
+    return model, profile
+
+
 def read_cluster(name: str) -> Any:
     """The `cluster` of a request."""
     from profiles import library

@@ -76,10 +76,10 @@ def _header(key: str | None) -> str | None:
 
 def _body(asked: dict[str, Any], calls: StudyCalls) -> dict[str, Any]:
     """The request as the service reads it: documents inline, a profile under its id."""
-    from cli.sources import read_cluster, read_model
+    from cli.sources import read_cluster, read_named_model
 
     refine = {name: asked.pop(name) for name in ("trials", "device_seconds", "pool")}
-    model, profile = read_model(asked["model"])
+    model, profile = read_named_model(asked["model"])
     if profile is not None:
         model = {"profile": calls.keep_profile(profile)}
     cluster = read_cluster(asked["cluster"]) if asked["cluster"] else None

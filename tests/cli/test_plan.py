@@ -62,7 +62,8 @@ def test_a_config_in_a_file_is_the_same_question_as_inline(chimera: Shell) -> No
     from tuner.planning import answer
     from tuner.request import read_request
 
-    inline = {"model": {"config": json.loads(LLAMA.read_text())}, "cluster": "dgx-h100", "devices": 64}
+    model = {"config": json.loads(LLAMA.read_text()), "name": LLAMA.parent.name}
+    inline = {"model": model, "cluster": "dgx-h100", "devices": 64}
     wanted = answer(read_request(inline | {"mini_batch_size": 512, "sequence_length": 8192}), library)
     document = plan(chimera, "--model", LLAMA, *ON_H100)
     del document["search_s"]
