@@ -4,125 +4,14 @@ import logging
 from typing import Any
 
 import pytest
-from fastapi.routing import APIRoute
 from sqlalchemy import select
 from starlette.testclient import TestClient
 
-from api.access.keys import Scope
-from api.app import ROUTERS, check_bind, create_app
+from api.app import check_bind, create_app
 from api.service import Service
-from api.settings import Settings
 from api.storage.tables import ApiKey
 from tests.api.conftest import TINY, Clock, connect
 from tests.api.work.factories import add_job, claim_of, client_with, make_key, post_claim
-
-PLACES = {"study_id": "x", "job_id": "x", "key_id": "x", "document_id": "x", "export_format": "env"} | {
-    "attempt": "1", "digest": "x", "name": "a.log",
-}  # fmt: skip
-OPEN = {"/healthz", "/readyz", "/openapi.json", "/favicon.ico"}
-DOORS = {"/login", "/logout"}
-"""They are for whoever has a key to show, or a session to end."""
-ADMIN_WRITES = {("POST", "/v1/calibrations"), ("POST", "/v1/calibrations/fit")}
-ADMIN_ONLY, WORK_ONLY = ("/v1/keys", "/v1/audit"), ("/v1/jobs/claim", "/heartbeat", "/finish")
-
-
-def operations() -> list[tuple[str, str]]:
-    """Every method and address of the service."""
-    routes = [route for router in ROUTERS for route in router.routes]
-    return sorted(
-        (method, route.path)
-        for route in routes
-        if isinstance(route, APIRoute) and route.path not in DOORS
-        for method in route.methods
-    )
-
-
-def needed(method: str, path: str) -> Scope | None:
-    """The scope that the documentation promises: docs/rest.md."""
-    if path in OPEN or path.startswith("/assets"):
-        return None
-    if path.startswith(ADMIN_ONLY) or (method, path) in ADMIN_WRITES:
-        return Scope.ADMIN
-    if path.endswith(WORK_ONLY):
-        return Scope.WORK
-    return Scope.READ if method == "GET" else Scope.SUBMIT
-
-
-OPERATIONS = operations()
-HOLDERS = {
-    Scope.READ: {"read", "submit", "admin"},
-    Scope.SUBMIT: {"submit", "admin"},
-    Scope.WORK: {"work", "admin"},
-    Scope.ADMIN: {"admin"},
-}
-
-
-def ask(client: TestClient, method: str, path: str, **options: Any) -> int:
-    """The status of a request that goes as far as its key lets it."""
-    return client.request(method, path.format(**PLACES), **options).status_code
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Service:
-    """A service that has keys, and what each kind of key lets in."""
-    from api.storage.database import open_database
-
-    url = f"sqlite:///{tmp_path_factory.mktemp('guarded')}/chimera.db"
-    return Service(Settings(database_url=url), open_database(url))
-
-
-@pytest.fixture(scope="module")
-def clients(guarded: Service) -> dict[str, TestClient]:
-    """A client for each scope, and one for each kind of nobody."""
-    client = connect(guarded)
-    holders: dict[str, TestClient] = {}
-
-    def add(name: str, secret: str | None) -> None:
-        holders[name] = TestClient(client.app, base_url=str(client.base_url), raise_server_exceptions=False)
-        if secret is not None:
-            holders[name].headers["Authorization"] = f"Bearer {secret}"
-
-    for scope in Scope:
-        add(scope.value, make_key(guarded, scope)[1])
-    add("nobody", None)
-    add("wrong", "chimera_" + "x" * 43)
-    identifier, secret = make_key(guarded, "admin")
-    assert holders["admin"].delete(f"/v1/keys/{identifier}").status_code == 204
-    add("revoked", secret)
-    return holders
-
-
-def test_every_address_is_in_the_matrix(guarded: Service) -> None:
-    """What OpenAPI describes, and the pages."""
-    paths = create_app(service=guarded).openapi()["paths"]
-    described = {(method.upper(), path) for path, methods in paths.items() for method in methods}
-    assert len(described) > 30
-    assert described < set(OPERATIONS)
-    assert {needed(*operation) for operation in OPERATIONS} == {None, *Scope}
-
-
-@pytest.mark.parametrize(("method", "path"), OPERATIONS, ids=str)
-def test_the_matrix_of_scopes(clients: dict[str, TestClient], method: str, path: str) -> None:
-    """No key, a wrong and a revoked one: 401. A scope that does not hold: 403. Else it is looked at."""
-    scope = needed(method, path)
-    for name, client in clients.items():
-        status = ask(client, method, path)
-        if scope is None:
-            assert status not in {401, 403}, name
-        elif name in {"nobody", "wrong", "revoked"}:
-            assert status == 401, name
-        else:
-            assert (status == 403) is (name not in HOLDERS[scope]), (name, status)
-            assert status < 500
-
-
-@pytest.mark.parametrize(("method", "path"), OPERATIONS, ids=str)
-def test_without_keys_this_host_may_read_and_submit(
-    sqlite_client: TestClient, method: str, path: str
-) -> None:
-    """Work and keys need a key all the same."""
-    refused = ask(sqlite_client, method, path) == 401
-    assert refused is (needed(method, path) in {Scope.WORK, Scope.ADMIN})
 
 
 def test_the_first_key_of_a_person_ends_the_time_without_keys(service: Service) -> None:
