@@ -80,7 +80,7 @@ def middle(canvas: Locator) -> tuple[float, float]:
     canvas.scroll_into_view_if_needed()
     box = canvas.bounding_box()
     assert box is not None
-    return box["x"] + box["width"] / 2, box["y"] + 10
+    return box["x"] + box["width"] / 2, box["y"] + 34
 
 
 def test_it_is_drawn_and_said_in_words(visit: Visit) -> None:
@@ -120,6 +120,32 @@ def test_it_is_zoomed_and_moved_with_the_mouse(visit: Visit) -> None:
     nearer = window(canvas)
     assert nearer[1] - nearer[0] < zoomed[1] - zoomed[0]
     page.get_by_role("button", name="Show all").click()
+    assert window(canvas) == whole
+
+
+def test_another_candidate_is_set_beside_on_one_axis(visit: Visit) -> None:
+    """Any of the ranked list; a sentence compares them, keys go from one to the other, and it goes again."""
+    canvas = open_study(visit)
+    page, whole = canvas.page, window(canvas)
+    beside = page.get_by_label("Compare with")
+    slower = beside.locator("option").last
+    beside.select_option(slower.get_attribute("value"))
+    expect(canvas).to_have_attribute("data-lanes", "2")
+    title = slower.get_attribute("data-title") or ""
+    expect(page.locator("#timeline-words")).to_contain_text(f"Beside it {title.partition('. ')[2]}: ")
+    expect(page.locator("#timeline-words")).to_contain_text("longer")
+    assert title in (canvas.get_attribute("aria-label") or "")
+    assert window(canvas)[1] > whole[1]
+    canvas.focus()
+    told = page.locator("#timeline-told")
+    for _ in range(1 + page.locator("#memory tbody tr").count()):
+        page.keyboard.press("ArrowDown")
+    assert "rank 0" in told.inner_text()
+    page.keyboard.press("+")
+    zoomed = window(canvas)
+    assert zoomed[1] - zoomed[0] < whole[1] - whole[0]
+    beside.select_option("")
+    expect(canvas).to_have_attribute("data-lanes", "1")
     assert window(canvas) == whole
 
 

@@ -1,0 +1,115 @@
+"""Can a reader of a report ask what would be otherwise, and take all of it along?"""
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
+
+from tests.api.conftest import BERT
+from tests.system.test_browser import FLAGS, Visit, await_report, service, visit
+from tests.system.test_browser_timeline import SUBMIT
+
+__all__ = ["service", "visit"]
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Browser]:
+    """A headless Chromium."""
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
+        yield started
+        started.close()
+
+
+def open_report(visit: Visit) -> Page:
+    """The page of a new study."""
+    page = visit.open()
+    visit.open(page.evaluate(SUBMIT, BERT))
+    await_report(page)
+    return page
+
+
+def test_a_change_is_planned_at_once_and_the_latest_wins(visit: Visit) -> None:
+    """Beside the study's answer, with the difference; a slow answer to an earlier change comes too late."""
+    page = open_report(visit)
+    held: list[Route] = []
+
+    def hold_the_first(route: Route) -> None:
+        if held:
+            route.continue_()
+        else:
+            held.append(route)
+
+    page.route("**/v1/plans", hold_the_first)
+    memory = page.get_by_label("Memory of a device")
+    with page.expect_request("**/v1/plans"):
+        memory.fill("12")
+    memory.fill("40")
+    status, answer = page.locator("#what-if-status"), page.locator("#what-if-answer")
+    expect(status).to_contain_text(re.compile("as fast|throughput"))
+    expect(answer.get_by_role("row", name="Memory left")).to_contain_text("+")
+    shown = answer.inner_text()
+    held[0].fulfill(status=422, json={"title": "late", "detail": "too late"})
+    page.locator("#if-schedule").select_option("gpipe")
+    expect(answer.get_by_role("row", name="Schedule")).to_contain_text("GPipe")
+    assert answer.inner_text() != shown
+    assert page.locator("#what-if-trouble").inner_text() == ""
+    page.get_by_role("button", name="As the study has it").click()
+    expect(answer).to_be_hidden()
+
+
+def test_what_cannot_be_planned_is_told_as_text(visit: Visit) -> None:
+    """Whether the page sees it or the service does; the keyboard reaches the fields in their order."""
+    page = open_report(visit)
+    trouble, devices = page.locator("#what-if-trouble"), page.locator("#if-devices")
+    devices.fill("<b>many</b>")
+    expect(trouble).to_have_text("Devices: “<b>many</b>” is not a number above 0")
+    assert devices.get_attribute("aria-invalid") == "true"
+    devices.fill("33000")
+    expect(trouble).to_contain_text("divides over none of the widths")
+    devices.focus()
+    for name in ("mini_batch_size", "device_memory_bytes", "link_bandwidth_factor", "schedules"):
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.name") == name
+
+
+def test_the_report_is_taken_along_and_opens_offline(visit: Visit, browser: Browser, tmp_path: Path) -> None:
+    """With every table, the plan and a second lane inside, without a network."""
+    page = open_report(visit)
+    with page.expect_download() as download:
+        page.get_by_role("link", name="This report, one file").click()
+    file = tmp_path / "report.html"
+    download.value.save_as(file)
+    with page.expect_download() as table:
+        page.get_by_role("link", name="Rejected, CSV").click()
+    online = Path(table.value.path()).read_bytes()
+
+    context = browser.new_context(offline=True)
+    opened = context.new_page()
+    faults: list[str] = []
+    opened.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    opened.on("pageerror", lambda error: faults.append(str(error)))
+    opened.goto(file.as_uri())
+    opened.wait_for_selector("html[data-drawn=true]")
+    saved = {name: _save(opened, name) for name in ("Plan, JSON", "Rejected, CSV", "Timeline, Perfetto")}
+    plan = json.loads(saved["Plan, JSON"])
+    assert saved["Rejected, CSV"] == online
+    assert len(list(csv.reader(online.decode().splitlines()))) == 1 + len(plan["rejected"])
+    assert len(json.loads(saved["Timeline, Perfetto"])["traceEvents"]) > plan["chosen"]["depth"]
+    opened.get_by_label("Compare with").select_option(index=1)
+    expect(opened.locator("#timeline-canvas")).to_have_attribute("data-lanes", "2")
+    assert opened.locator("#what-if").count() == 0
+    context.close()
+    assert faults == []
+
+
+def _save(page: Page, name: str) -> bytes:
+    with page.expect_download() as download:
+        page.get_by_role("button", name=name).click()
+    return Path(download.value.path()).read_bytes()
