@@ -7,8 +7,11 @@ of three memory files.
 import gc
 import json
 import sys
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
+from executor.launchers.launch import read_launch
 from executor.launchers.processes import die_with_parent
 
 
@@ -20,6 +23,9 @@ def main() -> None:
     from executor.launchers.elastic import run_ranks
     from executor.launchers.fork_server import start_fork_server
 
+    for module in read_launch(launch).preload:
+        with suppress(Exception):  # the ranks will say what is wrong with it
+            import_module(module)
     gc.freeze()  # what was loaded is no garbage: ranks need not look through it
     gc.enable()
     start_fork_server()

@@ -31,6 +31,8 @@ class Launch:
     """For each rank, above what it uses before the body runs."""
     import_path: tuple[str, ...] = ()
     """Folders in which modules are looked for last."""
+    preload: tuple[str, ...] = ()
+    """Modules that take long to load and that every rank needs: ranks of one machine share them."""
     folder: str | None = None
     """In which the ranks of a cluster work, where their node has it: that of whoever asked."""
     logs: str | None = None
@@ -45,8 +47,9 @@ class Launch:
     def from_json(cls, text: str | bytes) -> Launch:
         """The launch of a document."""
         value = json.loads(text)
-        limits, import_path = Limits(**value.pop("limits")), tuple(value.pop("import_path"))
-        return cls(**value, limits=limits, import_path=import_path)
+        limits = Limits(**value.pop("limits"))
+        value |= {name: tuple(value[name]) for name in ("import_path", "preload")}
+        return cls(**value, limits=limits)
 
 
 class MemoryFile:
