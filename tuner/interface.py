@@ -5,6 +5,7 @@ DocumentErrors, whose messages say what is wrong and what to do.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import index
 from typing import Any, TypeVar
 
 from profiles import library
@@ -43,7 +44,7 @@ def plan(model: str | Json | Profile | PlanRequest, /, **options: Any) -> Plan:
         return plan(model["model"], **others, **options)
     profile = _profile(model)
     used = _document(options.pop("calibration", None), Calibration)
-    asked = options | {
+    asked = {name: _plain(value) for name, value in options.items()} | {
         "model": _model(model, profile),
         "cluster": _cluster(options.get("cluster")),
         "calibration": used and used.fingerprint(),
@@ -53,7 +54,9 @@ def plan(model: str | Json | Profile | PlanRequest, /, **options: Any) -> Plan:
 
 def simulate(schedule: str, /, **options: Any) -> Simulation:
     """Simulate one schedule on equal stages, with the options of `chimera simulate`."""
-    return run(read_simulation({"schedule": schedule, **options}))
+    return run(
+        read_simulation({"schedule": schedule} | {name: _plain(value) for name, value in options.items()})
+    )
 
 
 def score(
@@ -93,6 +96,11 @@ def _alone(request: PlanRequest, options: Json) -> PlanRequest:
     return request
 
 
+def _plain(value: Any) -> Any:
+    """Whole numbers of numpy and torch as Python's own."""
+    return index(value) if hasattr(value, "__index__") and not isinstance(value, bool) else value
+
+
 def _profile(model: Any) -> Profile | None:
     """The profile that the model is, if it is one."""
     looks = isinstance(model, Mapping) and {"description", "timings"} <= model.keys()
@@ -102,6 +110,11 @@ def _profile(model: Any) -> Profile | None:
 def _model(model: Any, profile: Profile | None) -> Any:
     if profile is not None:
         return {"profile": profile.fingerprint()}
+    if hasattr(model, "__fspath__") or (isinstance(model, str) and model.endswith(".json")):
+        raise RequestError(
+            f"{str(model)[:100]!r} is a path, and no files are read here: pass what is in it, "
+            f"json.loads(Path({str(model)[:100]!r}).read_text())"
+        )
     inline = isinstance(model, Mapping) and not model.keys() & {"config", "profile"}
     return {"config": dict(model)} if inline else model
 

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tuner
@@ -126,6 +127,8 @@ def test_a_plan_shows_its_choice_and_nothing_of_a_name_runs() -> None:
     ("call", "error", "said"),
     [
         (lambda: plan("bert-48", cluster="piz-daint", devices=0, mini_batch_size=512), TunerError, "devices"),
+        (lambda: plan("bert-48", **BERT | {"devices": np.int64(0)}), TunerError, "not 0"),
+        (lambda: plan(Path("config.json"), **BERT), RequestError, "read_text"),
         (lambda: plan("no-such", **BERT), DocumentError, "no-such"),
         (lambda: plan("/etc/passwd", **BERT), DocumentError, "passwd"),
         (lambda: plan(read_request({"model": "bert-48", **BERT}), devices=8), RequestError, "devices"),
