@@ -10,7 +10,7 @@ from api.studies.timelines import as_calibrated
 from profiles import library
 from profiles.document import Part
 from tuner.assignments import read_piece
-from tuner.crossover import MOST_JOBS, Crossover, cross_over, sharer_of
+from tuner.crossover import MOST_JOBS, Crossover, Sharer, cross_over, sharer_of
 
 _Id = Annotated[str, Field(min_length=1, max_length=100)]
 
@@ -28,19 +28,22 @@ def predict(value: Any, service: Service) -> Crossover:
     Raises NotFoundProblem and ConflictProblem for studies that are not there or have no plan yet,
     TooManyProblem, and TunerError where their jobs cannot share.
     """
+    return cross_over(read_sharers(value, service))
+
+
+def read_sharers(value: Any, service: Service) -> list[Sharer]:
+    """The jobs of a parsed body; raises as `predict` does."""
     asked = read_piece(CrossoverRequest, value, name="the request")
     with service.database.reading() as session:
         found = [studies.read_question(session, identifier) for identifier in asked.studies]
     service.charge("crossovers")
-    return cross_over(
-        [
-            sharer_of(
-                f"{identifier} ({plan.model.name})",
-                plan,
-                library,
-                request=as_calibrated(question),
-                profile=question.profile,
-            )
-            for identifier, (question, plan) in zip(asked.studies, found, strict=True)
-        ]
-    )
+    return [
+        sharer_of(
+            f"{identifier} ({plan.model.name})",
+            plan,
+            library,
+            request=as_calibrated(question),
+            profile=question.profile,
+        )
+        for identifier, (question, plan) in zip(asked.studies, found, strict=True)
+    ]

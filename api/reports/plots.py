@@ -13,6 +13,8 @@ COLOURS = ("forward", "backward", "weight", "input", "all_reduce", "transient", 
 """Names of colours in the style sheet that differ in both schemes, in the order in which they are taken."""
 
 Point = tuple[float, float]
+Span = tuple[float, float, float]
+"""A row or a column, and where in it something begins and ends."""
 
 
 @dataclass
@@ -54,13 +56,25 @@ class Plot:
             | {"dashed": False}
         )
 
-    def columns(self, columns: Sequence[tuple[float, float, float]], *, width: float, colour: str) -> None:
+    def columns(self, columns: Sequence[Span], *, width: float, colour: str) -> None:
         """Fill a column at each x from one value to another, all in one colour."""
         path = []
         for x, low, high in columns:
             top, bottom = self.y.place(high), self.y.place(low)
             if bottom - top > 0.05:
                 path.append(f"M{self.x.place(x) - width / 2:.1f} {bottom}V{top}h{width:.1f}V{bottom}z")
+        if path:
+            self.marks.append({"kind": "area", "path": "".join(path), "colour": colour})
+
+    def rows(self, rows: Sequence[Span], *, room: tuple[float, float], colour: str) -> None:
+        """Fill a bar in each row from one value to another; `room` says between which parts of its height."""
+        height = abs(self.y.end - self.y.start) / (self.y.high - self.y.low)
+        thick = f"v{(room[1] - room[0]) * height:.1f}"
+        path = []
+        for row, low, high in rows:
+            left, right = self.x.place(low), self.x.place(high)
+            top = self.y.place(row) + (room[0] - 0.5) * height
+            path.append(f"M{left} {top:.1f}H{max(right, left + 0.1):.1f}{thick}H{left}z")
         if path:
             self.marks.append({"kind": "area", "path": "".join(path), "colour": colour})
 

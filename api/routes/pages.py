@@ -10,7 +10,15 @@ from fastapi.responses import HTMLResponse, Response
 from api.access.auth import READING
 from api.reports.live import render_live, render_state
 from api.reports.report import StudyNote, render_report
-from api.routes import cluster_pages, comparing, history_pages, index, profile_pages, worker_pages
+from api.routes import (
+    cluster_pages,
+    comparing,
+    crossover_pages,
+    history_pages,
+    index,
+    profile_pages,
+    worker_pages,
+)
 from api.service import BaseDependency, Service, ServiceDependency
 from api.storage.tables import FINAL
 from api.studies import recordings
@@ -25,7 +33,7 @@ from tuner.tuning import Tuning
 _FOR_EVER = "public, max-age=31536000, immutable"
 
 router = APIRouter(include_in_schema=False)
-for part in (index, comparing, profile_pages, cluster_pages, worker_pages, history_pages):
+for part in (index, comparing, profile_pages, cluster_pages, worker_pages, history_pages, crossover_pages):
     router.include_router(part.router)
 
 

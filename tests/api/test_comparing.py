@@ -4,7 +4,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from api.service import Service
-from tests.api.conftest import BERT, NO_FIT, TINY, connect
+from tests.api.conftest import NO_FIT, TINY, connect
 from tests.api.life.pool import MEASURED, Pool
 from tests.api.page import Page
 
@@ -12,7 +12,8 @@ from tests.api.page import Page
 @pytest.fixture
 def three(sqlite_client: TestClient) -> list[str]:
     """A study, one of twice the devices, and one that fits nowhere."""
-    asked = [BERT | {"name": "one"}, BERT | {"devices": 64, "name": "twice"}, NO_FIT | {"name": "nowhere"}]
+    one, twice = TINY | {"name": "one"}, TINY | {"devices": 4, "name": "twice"}
+    asked = [one, twice, NO_FIT | {"name": "nowhere"}]
     return [sqlite_client.post("/v1/studies", json=each).json()["id"] for each in asked]
 
 
@@ -21,7 +22,7 @@ def test_what_differs_stands_first(sqlite_client: TestClient, three: list[str]) 
     one, twice, _ = three
     shown = sqlite_client.get("/compare", params={"ids": f"{one},{twice}"}).text
     text = Page(shown).text
-    places = [text.find(words) for words in ("What was asked", "Devices3264", "What was answered")]
+    places = [text.find(words) for words in ("What was asked", "Devices24", "What was answered")]
     assert -1 not in places
     assert places == sorted(places)
     assert "A one" in text
@@ -78,3 +79,30 @@ def test_a_study_that_goes_on_is_told_with_what_it_waits_for(sqlite_service: Ser
     text = Page(client.get("/compare", params={"ids": ids}).text).text
     assert "has no answer yet: it waits for" in text
     assert "Mini-batch168" in text
+
+
+def test_studies_in_turns_show_both_ways_over_time(sqlite_client: TestClient) -> None:
+    """The speed-up of POST /v1/crossovers, two pictures on one axis, and a link from the comparison."""
+    pinned = TINY | {"depth": 2, "width": 1, "schedules": ["dapple", "gpipe"]}
+    ids = [sqlite_client.post("/v1/studies", json=pinned | {"name": name}).json()["id"] for name in "ab"]
+    told = sqlite_client.post("/v1/crossovers", json={"studies": ids}).json()
+    path = f"/crossovers?studies={','.join(ids)}"
+    assert path in Page(sqlite_client.get("/compare", params={"ids": ids}).text).links
+    shown = sqlite_client.get(path).text
+    text = Page(shown).text
+    assert f"{told['predicted_speedup']:.2f} times as fast" in text
+    assert shown.count('class="plot"') == 2
+    assert "3 iterations of every job" in text
+
+
+@pytest.mark.parametrize(
+    ("studies", "status", "words"),
+    [("", 200, "name them"), ("a,b", 404, "there is no study 'a'"), ("x", 422, "studies")],
+)
+def test_what_cannot_take_turns_is_said_in_words(
+    sqlite_client: TestClient, studies: str, status: int, words: str
+) -> None:
+    """On the page itself."""
+    answer = sqlite_client.get(f"/crossovers?studies={studies}")
+    assert answer.status_code == status
+    assert words in Page(answer.text).text
