@@ -24,7 +24,9 @@ def wants_page(request: Request) -> bool:
 def error_page(request: Request, problem: Problem) -> HTMLResponse:
     """A problem as a page."""
     base = str(request.scope.get("root_path", "")).rstrip("/")
-    return page("problem.html", base=base, status=problem.status, problem=problem)
+    answer = page("problem.html", base=base, status=problem.status, problem=problem)
+    answer.headers.update(problem.headers)
+    return answer
 
 
 def sign_in_page(request: Request) -> RedirectResponse:

@@ -23,6 +23,7 @@ ROWS: dict[str, tuple[Scope | None, int]] = {
     "GET /clusters": (READ, 200),
     "GET /clusters/{name}": (READ, 404),
     "GET /compare": (READ, 200),
+    "GET /crossovers": (READ, 200),
     "GET /favicon.ico": (OPEN, 200),
     "GET /healthz": (OPEN, 200),
     "GET /login": (OPEN, 200),
