@@ -3,6 +3,7 @@
 ServiceError
 ├── SettingsError       a CHIMERA_* variable is not usable
 ├── BindError           the address would open a service without keys to a network
+├── BackupError         a backup cannot be written, read or restored
 └── DatabaseError       the database cannot be used
     └── SchemaError     its tables belong to another version
 """
@@ -18,6 +19,10 @@ class SettingsError(ServiceError):
 
 class BindError(ServiceError):
     """The address would open a service without keys to a network."""
+
+
+class BackupError(ServiceError):
+    """A backup cannot be written, read or restored; nothing was changed."""
 
 
 class DatabaseError(ServiceError):

@@ -33,7 +33,7 @@ class UnavailableError(CommandError):
 
 def exit_code(error: Exception) -> int | None:
     """The exit code of an expected error, None for a defect."""
-    from api.errors import BindError, ServiceError, SettingsError
+    from api.errors import BackupError, BindError, ServiceError, SettingsError
     from profiles.errors import DocumentError
     from tuner.client_errors import UnreachableError
     from tuner.errors import TunerError
@@ -42,7 +42,7 @@ def exit_code(error: Exception) -> int | None:
         return error.exit_code
     if isinstance(error, UnreachableError):
         return NOT_ANSWERED
-    if isinstance(error, DocumentError | TunerError | SettingsError | BindError):
+    if isinstance(error, DocumentError | TunerError | SettingsError | BindError | BackupError):
         return BAD_INPUT
     return NOT_ANSWERED if isinstance(error, ServiceError) else None
 

@@ -75,14 +75,9 @@ def upgrade(address: str, *, revision: str = "head") -> str:
 
 def current_revision(engine: Engine) -> str:
     """The revision of the schema; raises SchemaError unless it is the newest one this version knows."""
-    with _reported(engine), engine.connect() as connection:
-        found = MigrationContext.configure(connection).get_current_revision()
-    newest, known = _revisions()
-    if found is not None and found not in known:
-        raise SchemaError(
-            f"the database is at revision {found}, which is unknown here: a newer version has upgraded it, "
-            "and that version is needed"
-        )
+    with reported(engine), engine.connect() as connection:
+        found = known_revision(connection)
+    newest, _ = revisions()
     if found != newest:
         state = "holds no tables yet" if found is None else f"is at revision {found}"
         raise SchemaError(
@@ -92,8 +87,25 @@ def current_revision(engine: Engine) -> str:
     return newest
 
 
+def known_revision(connection: Connection) -> str | None:
+    """The revision of the schema, None without one; raises SchemaError for one of a newer version."""
+    found = MigrationContext.configure(connection).get_current_revision()
+    if found is not None and found not in revisions()[1]:
+        raise SchemaError(
+            f"the database is at revision {found}, which is unknown here: a newer version has upgraded it, "
+            "and that version is needed"
+        )
+    return found
+
+
 def _migrate(engine: Engine, revision: str = "head") -> str:
-    with _reported(engine), _migrating(engine) as connection, as_file(files("migrations")) as folder:
+    with reported(engine), migrating(engine) as connection:
+        return migrate(connection, revision)
+
+
+def migrate(connection: Connection, revision: str) -> str:
+    """Bring the schema to `revision` in the transaction of `migrating`; returns the one reached."""
+    with as_file(files("migrations")) as folder:
         config = Config()
         config.set_main_option("script_location", str(folder).replace("%", "%%"))
         config.attributes["connection"] = connection
@@ -108,7 +120,7 @@ def _migrate(engine: Engine, revision: str = "head") -> str:
 
 
 @contextmanager
-def _migrating(engine: Engine) -> Iterator[Connection]:
+def migrating(engine: Engine) -> Iterator[Connection]:
     """A connection in one transaction that holds the lock on migrations."""
     sqlite = engine.dialect.name == "sqlite"
     with write_intent(engine).connect() as connection:
@@ -131,7 +143,8 @@ def _driver_connection(connection: Connection) -> sqlite3.Connection:
 
 
 @contextmanager
-def _reported(engine: Engine) -> Iterator[None]:
+def reported(engine: Engine) -> Iterator[None]:
+    """Raise DatabaseError, with the address and the reason, for what the driver raises."""
     try:
         yield
     except DBAPIError as error:
@@ -141,7 +154,7 @@ def _reported(engine: Engine) -> Iterator[None]:
 
 
 @cache
-def _revisions() -> tuple[str, frozenset[str]]:
+def revisions() -> tuple[str, frozenset[str]]:
     """The newest revision, and all."""
     with as_file(files("migrations")) as folder:
         scripts = ScriptDirectory(str(folder))

@@ -26,6 +26,7 @@ COMMANDS = walk(app)
 ASKING = {"submit", "watch", "report", "export", "cancel"}
 """Their examples run in test_submit.py."""
 NEEDING = {("serve",), ("worker",), ("tune",), ("key", "revoke"), ("import", "times")}
+NEEDING |= {("database", "backup"), ("database", "restore")}
 NEEDING |= {(name,) for name in ASKING}
 
 
