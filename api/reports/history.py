@@ -30,7 +30,6 @@ class Moment:
     line: str
     words: str
     is_bad: bool = False
-    href: str = ""
 
 
 @dataclass
@@ -48,7 +47,7 @@ class Entry:
         return self.change is not None and self.change < -_WORSE
 
 
-def history_page(model: str, history: History, *, base: str) -> dict[str, Any]:
+def history_page(model: str, history: History) -> dict[str, Any]:
     """What `history.html` shows."""
     studies, profiles = _studies(history.studies), _profiles(history.profiles)
     return {
@@ -62,9 +61,9 @@ def history_page(model: str, history: History, *, base: str) -> dict[str, Any]:
             picture
             for picture in (
                 _picture("Checks in CI: predicted throughput", "samples/s", _checked(history.checks)),
-                _picture("Studies: predicted throughput", "samples/s", _planned(history.studies, base)),
-                _picture("Trials: measured iteration", "time", _tried(history, base), write=_time),
-                _picture("Profiles: all layers once", "time", _timed(history.profiles, base), write=_time),
+                _picture("Studies: predicted throughput", "samples/s", _planned(history.studies)),
+                _picture("Trials: measured iteration", "time", _tried(history), write=_time),
+                _picture("Profiles: all layers once", "time", _timed(history.profiles), write=_time),
             )
             if picture is not None
         ],
@@ -103,7 +102,7 @@ def _picture(
             shape = "cross" if m.is_bad else "full"
             point = (m.at.timestamp(), m.value)
             mark = "warn" if m.is_bad else colour
-            plot.dot(point, colour=mark, words=m.words, shape=shape, href=m.href if m.is_bad else "")
+            plot.dot(point, colour=mark, words=m.words, shape=shape)
         keys.append((colour, line))
     left_out = len({moment.line for moment in found}) - len(lines)
     return {"title": title, "plot": plot, "keys": keys, "left_out": left_out}
@@ -113,7 +112,7 @@ def _question(study: Study) -> str:
     return f"{study.devices:,} of {study.cluster}, mini-batch {study.mini_batch_size:,}"
 
 
-def _planned(studies: Sequence[Study], base: str) -> list[Moment]:
+def _planned(studies: Sequence[Study]) -> list[Moment]:
     entries = {row.cells["id"]: row for row in _studies(studies)}
     return [
         Moment(
@@ -122,7 +121,6 @@ def _planned(studies: Sequence[Study], base: str) -> list[Moment]:
             line=_question(study),
             words=f"{study.created_at:%Y-%m-%d %H:%M}, {study.name or 'a study'}: {_answer(study.answer)}",
             is_bad=entries[study.id].is_worse,
-            href=f"{base}/studies/{study.id}",
         )
         for study in studies
         if study.answer
@@ -151,7 +149,7 @@ def _studies(studies: Sequence[Study]) -> list[Entry]:
     return rows[::-1]
 
 
-def _tried(history: History, base: str) -> list[Moment]:
+def _tried(history: History) -> list[Moment]:
     found = []
     for trial in history.trials:
         row = as_row(trial)
@@ -162,8 +160,7 @@ def _tried(history: History, base: str) -> list[Moment]:
                 f"{trial.ended_at:%Y-%m-%d %H:%M}, {line}, B={ran['micro_batch_size']}: "
                 f"measured {seconds(row.measured_s)}, predicted {seconds(row.predicted_s)}"
             )
-            href = f"{base}/studies/{trial.study_id}"
-            found.append(Moment(trial.ended_at, row.measured_s, line, words, href=href))
+            found.append(Moment(trial.ended_at, row.measured_s, line, words))
     return found
 
 
@@ -182,7 +179,7 @@ def _comparable(profiles: Sequence[Kept]) -> dict[str, int]:
     return {key: max(sizes) for key, sizes in common.items() if sizes}
 
 
-def _timed(profiles: Sequence[Kept], base: str) -> list[Moment]:
+def _timed(profiles: Sequence[Kept]) -> list[Moment]:
     return [
         Moment(
             at=row.cells["at"],
@@ -191,7 +188,6 @@ def _timed(profiles: Sequence[Kept], base: str) -> list[Moment]:
             words=f"{row.cells['at']:%Y-%m-%d %H:%M}: {seconds(row.cells['whole_s'])}"
             + (f", {percent(-row.change)} slower than before" if row.is_worse and row.change else ""),
             is_bad=row.is_worse,
-            href=f"{base}/profiles/{row.cells['id']}",
         )
         for row in _profiles(profiles)
         if row.cells["whole_s"] is not None
@@ -228,7 +224,7 @@ def _checked(checks: Sequence[Kept]) -> list[Moment]:
             told = f"{check.answer.status}, {digits(throughput)} samples/s"
             words = f"{at}, {check.revision or 'no revision'}: {told}"
             bad = check.answer.status == "regressed"
-            found.append(Moment(check.checked_at, throughput, where, words, is_bad=bad, href="#checks"))
+            found.append(Moment(check.checked_at, throughput, where, words, is_bad=bad))
     return found
 
 

@@ -37,12 +37,10 @@ class Plot:
         places = " ".join(f"{self.x.place(x)},{self.y.place(y)}" for x, y in points)
         self.marks.append({"kind": "line", "places": places, "colour": colour, "dashed": dashed})
 
-    def dot(self, point: Point, *, colour: str, words: str, shape: str = "full", href: str = "") -> None:
+    def dot(self, point: Point, *, colour: str, words: str, shape: str = "full") -> None:
         """Mark a point; `words` are told where the mouse is. `shape` is full, hollow or cross."""
         x, y = self.x.place(point[0]), self.y.place(point[1])
-        self.marks.append(
-            {"kind": "dot", "x": x, "y": y, "colour": colour, "words": words, "shape": shape, "href": href}
-        )
+        self.marks.append({"kind": "dot", "x": x, "y": y, "colour": colour, "words": words, "shape": shape})
 
     def whisker(self, x: float, *, low: float, high: float, colour: str) -> None:
         """Mark how far a value is known."""

@@ -22,6 +22,6 @@ def show_history(
     """Studies, trials, profiles and checks of the model of that name; 404 where nothing knows it."""
     with service.database.reading() as session:
         history = read_history(session, name)
-        context = history_page(name, history, base=base)
+        context = history_page(name, history)
     is_known = not history.is_empty or name in library.names("models")
     return page("history.html", base=base, status=200 if is_known else 404, **context)
