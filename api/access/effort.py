@@ -20,24 +20,27 @@ class Effort:
 
     def __init__(self, *, at_once: int, waiting: int) -> None:
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="effort")
-        self._most, self._there, self._lock = at_once + waiting, 0, Lock()
+        self._most, self._lock = at_once + waiting, Lock()
+        self.there = 0
+        """Calls that are worked on or wait."""
 
     async def run(self, work: Callable[[], Made]) -> Made:
         """What `work` returns or raises, when its turn has come; raises UnavailableProblem at once if not."""
         with self._lock:
-            if self._there >= self._most:
-                raise UnavailableProblem(
-                    f"{self._there:,} expensive calls are being answered or wait: try again",
-                    headers={"Retry-After": str(RETRY_S)},
-                )
-            self._there += 1
+            if self.there >= self._most:
+                raise _busy(f"{self.there:,} expensive calls are being answered or wait: try again")
+            self.there += 1
         deadline, context = current_deadline(), copy_context()
 
         def begin() -> Made:
             deadline.check()
             return context.run(work)
 
-        future = self._threads.submit(begin)
+        try:
+            future = self._threads.submit(begin)
+        except RuntimeError:
+            self._leave()
+            raise _busy("the service is stopping: ask the next one") from None
         future.add_done_callback(self._leave)
         return await asyncio.wrap_future(future)
 
@@ -45,6 +48,10 @@ class Effort:
         """Begin nothing more."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _leave(self, _: "Future[Any]") -> None:
+    def _leave(self, _: "Future[Any] | None" = None) -> None:
         with self._lock:
-            self._there -= 1
+            self.there -= 1
+
+
+def _busy(detail: str) -> UnavailableProblem:
+    return UnavailableProblem(detail, headers={"Retry-After": str(RETRY_S)})

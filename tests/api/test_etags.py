@@ -1,0 +1,83 @@
+"""Is an answer that the client has not sent again?"""
+
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from api.service import Service
+from api.storage.tables import StudyStatus
+from tests.api.conftest import BERT, TINY, Clock, Submit
+from tests.api.life.pool import MEASURED
+from tests.api.work.factories import claim_of, client_with, post_claim
+
+PARTS = ("", "/candidates?limit=3", "/rejected", "/trials", "/export/env", "/report", "/trace", "/timeline")
+
+
+def get(client: TestClient, address: str, tag: str = "", **headers: str) -> Any:
+    """The answer for a client that has the one of that tag."""
+    return client.get(address, headers={"If-None-Match": tag} | headers)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_parts_of_a_finished_study_are_sent_once(client: TestClient, submit: Submit, part: str) -> None:
+    """304 without a body for whoever has it, in one of several tags too; another part has another tag."""
+    address = f"/v1/studies/{submit()['id']}"
+    first = get(client, address + part)
+    tag = first.headers["etag"]
+    assert first.status_code == 200
+    for known in (tag, f'"other", {tag}', f"W/{tag.removeprefix('W/')}"):
+        again = get(client, address + part, known)
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag), known
+    assert get(client, address + part, '"other"').status_code == 200
+    assert get(client, address + "/candidates?limit=2", tag).status_code == 200
+
+
+def test_a_finished_study_is_not_read_again(client: TestClient, submit: Submit, service: Service) -> None:
+    """A plan may be megabytes: for whoever has it, it stays in the database."""
+    from sqlalchemy import event
+
+    address = f"/v1/studies/{submit(**BERT)['id']}"
+    tag = get(client, address).headers["etag"]
+    asked: list[str] = []
+    event.listen(service.database.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
+    assert get(client, address, tag).status_code == 304
+    assert asked
+    assert not any("plan" in statement for statement in asked)
+
+
+def test_another_encoding_is_another_answer(sqlite_client: TestClient) -> None:
+    """A strong tag names bytes; who has either is told that nothing changed."""
+    plain = get(sqlite_client, "/v1/catalogue", **{"Accept-Encoding": "identity"})
+    packed = get(sqlite_client, "/v1/catalogue")
+    assert plain.headers["etag"] != packed.headers["etag"]
+    assert plain.headers["vary"] == packed.headers["vary"] == "Accept-Encoding"
+    assert get(sqlite_client, "/v1/catalogue", plain.headers["etag"]).status_code == 304
+
+
+def test_what_changes_gets_another_tag(service: Service, clock: Clock) -> None:
+    """A study that goes on, and lists."""
+    client, worker = client_with(service, "submit"), client_with(service, "work")
+    post_claim(worker, claim_of())
+    made = client.post("/v1/studies", json=MEASURED).json()
+    address = f"/v1/studies/{made['id']}"
+    before = get(client, address).headers["etag"]
+    listed = get(client, "/v1/studies").headers["etag"]
+    assert get(client, address, before).status_code == 304
+    clock.forward(seconds=1)
+    assert client.post(f"{address}/cancel").json()["status"] == StudyStatus.CANCELLED
+    assert get(client, address, before).status_code == 200
+    assert get(client, "/v1/studies", listed).status_code == 200
+
+
+def test_a_tag_is_no_key(sqlite_service: Service) -> None:
+    """Who may not read is told that, whatever tag is known; streams, pages and errors have none."""
+    client = client_with(sqlite_service, "submit")
+    study = client.post("/v1/studies", json=TINY).json()
+    tag = get(client, study["links"]["self"]).headers["etag"]
+    del client.headers["Authorization"]
+    assert get(client, study["links"]["self"], tag).status_code == 401
+    assert get(client, study["links"]["self"], "*").status_code == 401
+    reader = client_with(sqlite_service, "read")
+    for address in (study["links"]["events"], study["links"]["page"], "/v1/studies/x", "/healthz"):
+        assert "etag" not in reader.get(address).headers, address
