@@ -31,7 +31,13 @@ DEFAULT_TIMEOUT_S = 120.0
 GRACE_S = 10.0
 """How long the other ranks may take to report after the first failure."""
 
-_PRELOADED = ["torch", "torch.distributed", "tests.executor.processes"]
+_PRELOADED = [
+    "torch._dynamo",  # with the first optimizer, for a second
+    "executor.running.pipeline",
+    "tests.executor.equivalence",
+    "tests.executor.processes",
+]
+"""What every rank would have to load else."""
 
 
 class RanksFailedError(AssertionError):
