@@ -56,17 +56,15 @@ class CiService:
         """Keep profiles, plans of what is not as it was, and verdicts; the answers come back with links."""
         from tuner.errors import TunerError
 
-        answers = [answer for _, answer, _ in checked]
-        if self.silent:
-            return answers
-        try:
-            with self._client() as client:
-                for number, each in enumerate(checked):
-                    answers[number] = self._keep(client, each, accept=accept)
-            self.kept = True
-        except TunerError as error:
-            self._note("not all was uploaded", error)
-        return answers
+        answers: list[ModelAnswer] = []
+        if not self.silent:
+            try:
+                with self._client() as client:
+                    answers += (self._keep(client, each, accept=accept) for each in checked)
+                self.kept = True
+            except TunerError as error:
+                self._note(f"{len(answers)} of {len(checked)} models were uploaded", error)
+        return [*answers, *(answer for _, answer, _ in checked[len(answers) :])]
 
     def _keep(self, client: ServiceClient, checked: Checked, *, accept: bool) -> ModelAnswer:
         from tuner.check_calls import CheckCalls

@@ -50,12 +50,16 @@ def serve(
     *, host: str | None, port: int | None, database_url: str | None, with_worker: bool, as_json: bool
 ) -> int:
     """Answer over REST and show reports, until interrupted."""
+    from importlib.util import find_spec
+
     import uvicorn
 
     from api.app import check_bind, create_app
     from api.operations.logs import write_logs
     from api.settings import Settings
 
+    if with_worker and find_spec("torch") is None:
+        raise UnavailableError("--with-worker needs torch: pip install 'chimera-tuner[executor]'")
     settings = Settings.from_environment(host=host, port=port, database_url=database_url)
     check_bind(settings.host, keys_are_required=settings.keys_are_required)
     write_logs(settings)
@@ -78,13 +82,9 @@ def serve(
 
 
 def _worker_beside(service: Service, listener: socket.socket) -> WorkerBeside:
-    from importlib.util import find_spec
-
     from api.access.key_files import worker_key
     from cli.beside import WorkerBeside
 
-    if find_spec("torch") is None:
-        raise UnavailableError("--with-worker needs torch: pip install 'chimera-tuner[executor]'")
     host, port = listener.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     key = worker_key(service.database, now=service.clock())

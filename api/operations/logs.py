@@ -83,10 +83,12 @@ class TextLine(logging.Formatter):
 
 
 class Once(logging.Filter):
-    """Leaves out what uvicorn says about a defect that our own log has told with its traceback."""
+    """Leaves out what our own log has told with its traceback, and what Alembic says but for changes."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether it is news."""
+        if record.name == "alembic.runtime.migration" and record.levelno <= logging.INFO:
+            return record.getMessage().startswith("Running")
         request = request_record.current()
         return not (record.name == "uvicorn.error" and record.exc_info and request and request.told)
 
