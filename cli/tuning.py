@@ -206,17 +206,22 @@ def _document(study: _Study, session: Session) -> Tuning:
 
 def _write_report(study: _Study, document: Tuning, path: Path, *, fastest: Run | None) -> None:
     from api.reports.report import render_report
-    from api.reports.timeline import embedded, embedded_timeline
+    from api.reports.timeline import embedded, embedded_beside, embedded_timeline, simulated_beside
     from profiles import library
 
+    asked, profile = study.request, study.subject.profile
+    timeline = embedded_timeline(asked, document, library, profile=profile)
+    beside = embedded_beside(asked, document, library, profile=profile)
     measured_timeline = fastest.measured if fastest else None
-    timeline = (
-        embedded_timeline(study.request, document, library, profile=study.subject.profile)
-        if measured_timeline is None
-        else embedded(measured_timeline)
-    )
+    if measured_timeline is not None:
+        beside = [*simulated_beside(document, timeline), *beside]
+        timeline = embedded(measured_timeline)
     page = render_report(
-        document, standalone=True, timeline=timeline, measured_timeline=measured_timeline is not None
+        document,
+        standalone=True,
+        timeline=timeline,
+        measured_timeline=measured_timeline is not None,
+        beside=beside,
     )
     write_whole(path, page)
     click.echo(f"Wrote the report to {path}", err=True)

@@ -1,6 +1,6 @@
 """What can be set beside the choice on the time axis? Other candidates by their place, measured trials."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,8 @@ MOST_LISTED = 200
 class Lane:
     """Something to set beside the choice."""
 
+    kind: str
+    """The group of the list in which it stands."""
     value: str
     """What the page asks for: the end of an address, or the id of an element that holds the timeline."""
     title: str
@@ -24,10 +26,14 @@ class Lane:
     """Its iteration, for the list."""
 
 
+HeldLane = tuple[Lane, dict[str, Any]]
+"""A lane whose timeline a report in one file holds."""
+
+
 def candidate_lanes(plan: Plan) -> list[Lane]:
     """Every other candidate of the ranked list."""
     return [
-        _candidate(plan, place, f"?candidate={place}")
+        candidate_lane(candidate, place, value=f"?candidate={place}")
         for place, candidate in enumerate(plan.candidates[:MOST_LISTED], start=1)
         if not is_choice(plan, candidate)
     ]
@@ -36,17 +42,23 @@ def candidate_lanes(plan: Plan) -> list[Lane]:
 def trial_lanes(plan: Plan, numbers: Iterable[int]) -> list[Lane]:
     """The trials of these numbers, whose traces are there."""
     trials = plan.trials if isinstance(plan, Tuning) else ()
-    return [_trial(trials[number - 1], number) for number in numbers if number <= len(trials)]
+    return [
+        trial_lane(trials[number - 1], number, value=f"?trial={number}")
+        for number in numbers
+        if number <= len(trials)
+    ]
 
 
-def embedded_lanes(plan: Plan, documents: Sequence[tuple[int, dict[str, Any]]]) -> list[Lane]:
-    """The candidates whose timelines a report in one file holds, by their places."""
-    return [_candidate(plan, place, element_of(place)) for place, _ in documents]
+def candidate_lane(candidate: Candidate, place: int, *, value: str) -> Lane:
+    """A candidate by its place."""
+    time = seconds(candidate.predicted.iteration_s)
+    return Lane("Candidates", value, f"{place}. {called(candidate)}", time)
 
 
-def element_of(place: int) -> str:
-    """The id of the element that holds the timeline of a candidate."""
-    return f"timeline-candidate-{place}"
+def trial_lane(trial: TriedTrial, number: int, *, value: str) -> Lane:
+    """What a trial recorded."""
+    time = seconds(trial.measured) if trial.measured is not None else "no time"
+    return Lane("Measured", value, f"Trial {number}, measured: {called(trial.configuration)}", time)
 
 
 def is_choice(plan: Plan, candidate: Candidate) -> bool:
@@ -61,16 +73,6 @@ def called(ran: Candidate | ConfigurationDocument) -> str:
     extras += [str(ran.scaling)] if ran.scaling not in {None, "direct"} else []
     extras += [f"{2 * ran.pipe_pairs} pipes"] if ran.pipe_pairs and ran.pipe_pairs > 1 else []
     return ", ".join([told, *extras])
-
-
-def _candidate(plan: Plan, place: int, value: str) -> Lane:
-    candidate = plan.candidates[place - 1]
-    return Lane(value, f"{place}. {called(candidate)}", seconds(candidate.predicted.iteration_s))
-
-
-def _trial(trial: TriedTrial, number: int) -> Lane:
-    time = seconds(trial.measured) if trial.measured is not None else "no time"
-    return Lane(f"?trial={number}", f"Trial {number}, measured: {called(trial.configuration)}", time)
 
 
 def _named(candidate: Candidate) -> tuple[Any, ...]:

@@ -6,10 +6,11 @@ from typing import Any
 
 from api.reports import inline, reasons
 from api.reports.files import held_files
-from api.reports.lanes import Lane, called, candidate_lanes, element_of, embedded_lanes, trial_lanes
+from api.reports.lanes import HeldLane, Lane, called, candidate_lanes, trial_lanes
 from api.reports.memory import fullest, memory_chart
 from api.reports.quantities import NO_BREAK, SCHEDULE_NAMES
 from api.reports.throughput import throughput_chart
+from api.reports.timeline import within_room
 from api.reports.tried import tried, why_measured
 from api.reports.what_if import stored_answer
 from api.web.rendering import render
@@ -78,15 +79,15 @@ def render_report(
     base: str = "",
     timeline: dict[str, Any] | str | None = None,
     measured_timeline: bool = False,
-    beside: Sequence[tuple[int, dict[str, Any]]] = (),
+    beside: Sequence[HeldLane] = (),
 ) -> str:
     """The report as HTML. Standalone it is one file that needs no network; else `base` serves its assets.
 
-    A standalone report holds `timeline`, simulated or measured, or the reason why there is none, and those of
-    the candidates `beside` it, by their places; online they are fetched. A plan that is a Tuning brings its
-    trials.
+    A standalone report holds `timeline`, simulated or measured, or the reason why there is none, and what can
+    be set `beside` it; online they are fetched. A plan that is a Tuning brings its trials.
     The bytes depend on the arguments alone: no clock, no host.
     """
+    beside = within_room(timeline, beside)
     context: dict[str, Any] = {
         "plan": plan,
         "study": study,
@@ -99,7 +100,7 @@ def render_report(
         "timeline": timeline,
         "measured_timeline": measured_timeline,
         "lanes": _lanes(plan, study, beside=beside),
-        "beside": [(element_of(place), document) for place, document in beside],
+        "beside": beside,
         "tried": tried(plan) if isinstance(plan, Tuning) else None,
         "scripts": inline.SCRIPTS if standalone else (*inline.SCRIPTS, "what_if.js"),
         "schedules": list(SCHEDULE_NAMES),
@@ -118,13 +119,11 @@ def render_report(
     return render("report.html", base=base, standalone=standalone, **context)
 
 
-def _lanes(
-    plan: Plan, study: StudyNote | None, *, beside: Sequence[tuple[int, dict[str, Any]]]
-) -> dict[str, list[Lane]]:
-    """What can be set beside the choice, by kind."""
+def _lanes(plan: Plan, study: StudyNote | None, *, beside: Sequence[HeldLane]) -> list[Lane]:
+    """What can be set beside the choice."""
     if study is None:
-        return {"Candidates": embedded_lanes(plan, beside), "Measured": []}
-    return {"Candidates": candidate_lanes(plan), "Measured": trial_lanes(plan, study.traces)}
+        return [lane for lane, _ in beside]
+    return candidate_lanes(plan) + trial_lanes(plan, study.traces)
 
 
 def launch_settings(plan: Plan) -> list[LaunchSettings]:

@@ -122,9 +122,12 @@ def _report(service: Service, study_id: str) -> HTMLResponse:
         question, plan = studies.read_question(session, study_id)
         study = studies.find_study(session, study_id)
         tuning = as_tuning(session, study, plan)
+        recorded = recordings.read_recordings(session, study_id) if tuning else {}
     service.charge("reports")
     timeline = timelines.read_embedded(question, plan)
     beside = timelines.read_beside(question, plan)
+    if tuning is not None:
+        beside += recordings.held_recordings(service, question, tuning=tuning, recordings=recorded)
     return HTMLResponse(
         render_report(tuning or plan, standalone=True, timeline=timeline, beside=beside),
         headers={

@@ -80,7 +80,7 @@ window.timelineMemory = (function () {
     const y = (value) => strip.top + strip.height * (1 - value / most);
     const { high, low } = envelope(memory, sheet, model.makespan);
     pen.fillStyle = colour.idle;
-    pen.fillRect(place.left, strip.top, place.width, strip.height);
+    pen.fillRect(place.left, strip.top, high.length, strip.height);
     for (let pixel = 0; pixel < high.length; pixel++) {
       pen.fillStyle = colour.held;
       pen.fillRect(place.left + pixel, y(high[pixel]), 1, Math.max(1.5, y(low[pixel]) - y(high[pixel])));
@@ -93,7 +93,7 @@ window.timelineMemory = (function () {
       pen.lineWidth = 1.5;
       pen.beginPath();
       pen.moveTo(place.left, y(memory.capacity));
-      pen.lineTo(place.left + place.width, y(memory.capacity));
+      pen.lineTo(place.left + high.length, y(memory.capacity));
       pen.stroke();
       pen.setLineDash([]);
     }

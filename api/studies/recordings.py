@@ -1,14 +1,17 @@
 """What did the trials of a study record over time? The traces that workers attached, read as timelines."""
 
+import gzip
 import json
 import zlib
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session, undefer
 
+from api.reports.lanes import HeldLane, trial_lane
 from api.service import Service
 from api.storage.tables import JobAttachment, StudyTrial
 from api.studies.questions import Question
@@ -21,9 +24,13 @@ from tuner.configuration import Configuration
 from tuner.enactment import hold
 from tuner.errors import RequestError, TunerError
 from tuner.recorded_timeline import recorded_document
+from tuner.tuning import Tuning
 
 TRACE = "trace.json"
 """What a worker calls the trace of a trial."""
+MOST_HELD, MOST_HELD_BYTES = 2, 200_000
+"""Recorded timelines in a report in one file, and bytes of each."""
+_MOST_READ = 20
 MOST_TRACE_BYTES = 50_000_000
 """Of a trace that is read, inflated."""
 
@@ -97,3 +104,29 @@ def find_recorded(service: Service, question: Question, recording: Recording) ->
         return document
 
     return KeptTimeline(key, service.timelines.find(key, make))
+
+
+def held_recordings(
+    service: Service, question: Question, *, tuning: Tuning, recordings: dict[int, Recording]
+) -> list[HeldLane]:
+    """What trials recorded, for a report in one file: the fastest ones whose traces are short enough."""
+    found: list[HeldLane] = []
+    trials = dict(enumerate(tuning.trials, start=1))
+    for number in sorted(recordings, key=lambda each: trials[each].measured or inf):
+        try:
+            kept = find_recorded(service, question, recordings[number])
+        except TunerError:
+            continue
+        text = gzip.decompress(kept.gzipped)
+        if len(text) <= MOST_HELD_BYTES:
+            lane = trial_lane(trials[number], number, value=f"timeline-trial-{number}")
+            found.append((lane, json.loads(text)))
+        if len(found) == MOST_HELD:
+            break
+    return found
+
+
+def read_recordings(session: Session, study_id: str) -> dict[int, Recording]:
+    """The traces of a study that are kept, by the numbers of their trials."""
+    numbers = numbers_with_trace(session, study_id)[:_MOST_READ]
+    return {number: read_recording(session, study_id, number) for number in numbers}

@@ -7,6 +7,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
+from api.reports.lanes import HeldLane
 from api.reports.timeline import embedded_beside, embedded_timeline
 from api.service import Service
 from api.studies.questions import Question
@@ -69,8 +70,8 @@ def read_embedded(question: Question, plan: Plan) -> dict[str, Any] | str | None
     return embedded_timeline(as_calibrated(question), plan, library, profile=question.profile)
 
 
-def read_beside(question: Question, plan: Plan) -> list[tuple[int, dict[str, Any]]]:
-    """The timelines of other candidates for a report in one file, by their places."""
+def read_beside(question: Question, plan: Plan) -> list[HeldLane]:
+    """Other candidates for a report in one file."""
     return embedded_beside(as_calibrated(question), plan, library, profile=question.profile)
 
 
