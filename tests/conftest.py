@@ -16,6 +16,10 @@ ROOT = Path(__file__).parents[1]
 SLOW_FOLDERS = ("system", "executor", "cli")
 """Whose files are run first, so that no worker is left alone with one of them at the end."""
 
+# Threads of torch and numpy wait by spinning: two of them on what one does in a moment, beside another worker
+# of the suite, took three times the processor time. What is started here takes it over.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # A busy machine refutes no law, and what was green stays green.
 settings.register_profile(
     "suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
