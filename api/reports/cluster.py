@@ -71,7 +71,7 @@ def _fits(link: Link, where: str) -> Plot | None:
     )
     y = logarithmic(
         "time",
-        [point.seconds for point in points],
+        [point.seconds for point in points] + [value for fit in fits for _, value in _line(fit)],
         start=BOTTOM,
         end=TOP,
         write=lambda tick: si(tick, "s"),

@@ -61,12 +61,11 @@ TOUCHES = """(bar) => {
 expect.set_options(timeout=30_000)  # as long as the browser itself waits for what a busy machine draws
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a service in a process of its own."""
-    folder = tmp_path_factory.mktemp("service")
+def serving(folder: Path) -> Iterator[str]:
+    """The address of a service in a process of its own, on the database in a folder, as long as it runs."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("CHIMERA_")}
     environment["CHIMERA_DATABASE_URL"] = f"sqlite:///{folder}/chimera.db"
+    environment["CHIMERA_REQUIRE_KEYS"] = "false"
     command = [sys.executable, "-P", "-m", "cli.main", "serve", "--port", "0", "--json"]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(
@@ -79,6 +78,12 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         finally:
             process.terminate()
             process.communicate(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a service on a database of its own."""
+    yield from serving(tmp_path_factory.mktemp("service"))
 
 
 @pytest.fixture(scope="module")
