@@ -107,7 +107,7 @@ def test_a_baseline_is_accepted_in_the_service_and_compared_with(
         False,
     )
     assert (oldest["accepted"], oldest["project"]) == (True, "team/repo")
-    assert httpx.get(links["report"], headers=headers).status_code == 200
+    assert [httpx.get(link, headers=headers).status_code for link in links.values()] == [200] * 3
     profile = f"{sqlite_site.url}/v1/profiles/{newest['answer']['profile_id']}"
     assert httpx.get(profile, headers=headers).status_code == 200
     assert check(keyed(sqlite_site, "others"))[1]["models"][0]["status"] == "new"
