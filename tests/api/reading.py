@@ -43,7 +43,7 @@ def _items(client: TestClient, path: str) -> Iterator[dict[str, Any]]:
         assert answer.status_code == 200, answer.text
         page = answer.json()
         yield from page["items"]
-        cursor = page.get("next_cursor")
+        cursor = page["next"]
         if cursor is None:
             return
 

@@ -2,7 +2,9 @@
 
 import re
 from datetime import timedelta
+from pathlib import Path
 
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import insert
 from starlette.testclient import TestClient
@@ -13,6 +15,7 @@ from tests.api.conftest import BERT, NO_FIT, TINY, Clock, connect
 from tests.api.work.factories import add_job, client_with, take, worker
 from tuner.messages import JobKind
 
+ROOT = Path(__file__).parents[2]
 Figures = dict[tuple[str, tuple[str, ...]], float]
 
 
@@ -105,6 +108,22 @@ def test_the_queue_the_workers_and_the_studies_are_figures(service: Service, clo
     assert figures["chimera_studies", ("failed",)] == 0
     assert figures["chimera_database_up", ()] == 1
     assert figures["chimera_database_size_bytes", ()] > 10_000
+
+
+def test_every_metric_is_explained_and_alerts_ask_for_no_other(sqlite_client: TestClient) -> None:
+    """docs/operations.md has them all, and what the rules name exists, with the labels that they use."""
+    shown = sqlite_client.get("/metrics").text
+    families = {family.name for family in text_string_to_metric_families(shown)}
+    own = {name for name in families if name.startswith("chimera_")}
+    explained = set(re.findall(r"`(chimera_\w+)`", (ROOT / "docs/operations.md").read_text()))
+    assert {re.sub("_(total|info)$", "", name) for name in explained} == {
+        re.sub("_(total|info)$", "", name) for name in own
+    }
+    rules = yaml.safe_load((ROOT / "examples/operations/alerts.yml").read_text())
+    for rule in (rule for group in rules["groups"] for rule in group["rules"]):
+        assert rule["annotations"]["summary"]
+        for name in re.findall(r"chimera_\w+", rule["expr"]):
+            assert re.sub("_(total|bucket)$", "", name) in own | {"chimera"}, rule["alert"]
 
 
 def test_counts_are_for_who_may_read(sqlite_service: Service) -> None:

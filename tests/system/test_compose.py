@@ -2,7 +2,10 @@
 
 import json
 import re
+import shutil
+import sqlite3
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,9 @@ from typing import Any
 import pytest
 import yaml
 from compose_spec import PyCompose
+
+from api.settings import Settings
+from cli.beside import LEAVE_S
 
 ROOT = Path(__file__).parents[2]
 CHIMERA = Path(sysconfig.get_path("scripts")) / "chimera"
@@ -124,11 +130,57 @@ def test_every_command_of_compose_file_and_images_is_one_that_chimera_knows(comp
         assert result.returncode == 0, f"chimera {' '.join(command)}: {result.stderr}"
 
 
-def test_the_health_check_asks_the_port_that_the_service_listens_on() -> None:
-    """The port of the command and the port of the health check are one."""
-    serve = next(command for command in dockerfile_commands() if command[0] == "serve")
+def test_the_health_checks_fail_while_the_service_is_not_ready(
+    compose: dict[str, Any], tmp_path: Path
+) -> None:
+    """Their commands are run against a service, well and then without the tables of its release."""
+    checks = [
+        compose["services"]["api"]["healthcheck"]["test"],
+        json.loads(next(re.finditer(r"^ +CMD (\[.*\])$", _dockerfile(), flags=re.MULTILINE))[1]),
+    ]
+    serve = [*compose["services"]["api"]["command"], "--json", "--database-url", f"sqlite:///{tmp_path}/a.db"]
     port = serve[serve.index("--port") + 1]
-    assert f"http://127.0.0.1:{port}/healthz" in _dockerfile()
+    serve[serve.index("--port") + 1] = "0"
+    with subprocess.Popen([CHIMERA, *serve], stdout=-1, stderr=-1, text=True, cwd=tmp_path) as service:
+        assert service.stdout
+        there = json.loads(service.stdout.readline())["port"]
+        for is_well in (True, False):
+            if not is_well:
+                with sqlite3.connect(tmp_path / "a.db", isolation_level=None) as database:
+                    database.execute("UPDATE alembic_version SET version_num = '0001'")
+                database.close()
+            for check in checks:
+                command = [part for part in check if part != "CMD"]
+                assert f"http://127.0.0.1:{port}/readyz" in command[-1]
+                command[-1] = command[-1].replace(port, str(there))
+                # What was well a moment ago is not asked again within a second.
+                code = subprocess.run([sys.executable, *command[1:]], stderr=-1, check=False).returncode
+                while (code == 0) != is_well:
+                    assert not is_well
+                    code = subprocess.run([sys.executable, *command[1:]], stderr=-1, check=False).returncode
+        service.terminate()
+
+
+def test_the_service_may_take_the_time_that_it_needs_to_stop(compose: dict[str, Any]) -> None:
+    """It is not killed while it answers what is in flight."""
+    seconds = int(compose["services"]["api"]["stop_grace_period"].removesuffix("s"))
+    assert seconds > Settings().shutdown_seconds + 2 * LEAVE_S
+
+
+def test_the_unit_of_systemd_starts_what_there_is(tmp_path: Path) -> None:
+    """Its command is one that chimera knows, its settings exist, and systemd has nothing against it."""
+    text = (ROOT / "examples/operations/chimera.service").read_text(encoding="utf-8")
+    command = re.search(r"^ExecStart=/opt/chimera/bin/chimera (.*)$", text, flags=re.MULTILINE)
+    assert command
+    subprocess.run([CHIMERA, *command[1].split(), "--help"], check=True, stdout=-1)
+    named = re.findall(r"^Environment=CHIMERA_(\w+)=", text, flags=re.MULTILINE)
+    assert {name.lower() for name in named} <= set(Settings.model_fields)
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("no systemd here to check the unit")
+    unit = tmp_path / "chimera.service"
+    unit.write_text(text.replace("/opt/chimera/bin/chimera", str(CHIMERA)))
+    done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def _dockerfile() -> str:
