@@ -39,7 +39,7 @@ class Settings(BaseModel):
     root_path: Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._~-]+)*$")] = ""
     """Path under which a proxy shows the service, such as `/tuner`."""
     trusted_proxies: str | None = None
-    """Proxies, addresses or networks with commas, whose X-Forwarded-For and X-Forwarded-Proto are believed."""
+    """Proxies, addresses or networks with commas, whose X-Forwarded-For and -Proto are believed."""
     max_body_bytes: Annotated[int, Field(ge=1_000, le=8_000_000)] = 4_000_000
     """Largest request body; a longer one is answered with 413."""
     idempotency_hours: Annotated[float, Field(gt=0, le=8_760)] = 24

@@ -75,7 +75,7 @@ def create(
     """Make a key and show it, this once: only its SHA-256 is kept."""
     import json
 
-    from api.access import keys
+    from api.access import audit, keys
 
     with _service(database_url) as service, service.database.writing() as session:
         row, secret = keys.create_key(
@@ -86,6 +86,7 @@ def create(
             created_by="command line",
             now=service.clock(),
         )
+        audit.record_command(session, "create_key", row.id, now=service.clock())
         document = keys.key_entry(row) | {"key": secret}
     if as_json:
         click.echo(json.dumps(document))
@@ -134,12 +135,13 @@ def revoke(*, identifier: str, database_url: str | None, as_json: bool) -> int:
     """End a key: requests with it are refused from now on."""
     import json
 
-    from api.access import keys
+    from api.access import audit, keys
     from api.web.problems import NotFoundProblem
 
     try:
         with _service(database_url) as service, service.database.writing() as session:
             document = keys.key_entry(keys.revoke_key(session, identifier, now=service.clock()))
+            audit.record_command(session, "revoke_key", identifier, now=service.clock())
     except NotFoundProblem as problem:
         raise InputError(problem.detail) from None
     click.echo(json.dumps(document) if as_json else f"Revoked key {identifier} ({document['name']}).")

@@ -14,8 +14,9 @@ from api.storage.identifiers import PATTERN, new_identifier
 from api.storage.tables import AuditEntry
 from api.web.deadline import current_deadline
 from api.web.paging import last_seen, page
-from api.web.visit import current_visit
+from api.web.visit import Visit, begin_visit, current_visit
 
+COMMAND_LINE = "command line"
 NOBODY = "nobody"
 """Who showed no key that is known."""
 _LONGEST_ADDRESS, _LONGEST_TARGET = 100, 100
@@ -42,6 +43,12 @@ def record(session: Session, target: str | None, *, now: datetime, status: int =
     """
     current_deadline().begin_to_store()
     _add(session, target, now=now, status=status)
+
+
+def record_command(session: Session, action: str, target: str, *, now: datetime) -> None:
+    """Note what somebody on the host of the service did, straight in its database."""
+    begin_visit(Visit(action=action, owner=COMMAND_LINE, address="this host"))
+    _add(session, target, now=now, status=200)
 
 
 def record_refusal(service: Service, target: str | None, *, status: int) -> None:
