@@ -33,13 +33,13 @@ def page(chromium: str) -> Iterator[Page]:
 def test_the_page_of_a_study_follows_it(
     sqlite_site: Site, page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a reload it tells state, trials and the fastest so far; at the end the report comes."""
+    """Asked from the form. Without a reload it tells state, trials and the fastest; then the report comes."""
     monkeypatch.setenv("CHIMERA_REQUIRE_KEYS", "false")
     site = sqlite_site
     site.start_api()
     devices = (DeviceGroup(accelerator="cpu", count=2, memory_bytes=10**9),)
     inventory = WorkerInventory(id=new_identifier(now()), name="bench", version="0", devices=devices)
-    with ServiceClient(site.url, key=site.worker_key) as worker, site.client() as client:
+    with ServiceClient(site.url, key=site.worker_key) as worker:
         assert worker.claim(inventory, wait_s=0) is None
 
         def work() -> None:
@@ -47,8 +47,16 @@ def test_the_page_of_a_study_follows_it(
             assert job
             worker.finish(job, Done(result=result_of(job.model_dump(mode="json"))))
 
-        study = client.call("POST", "/v1/studies", body=MEASURED).json()
-        page.goto(site.url + study["links"]["page"], wait_until="domcontentloaded")
+        page.goto(site.url, wait_until="networkidle")
+        page.select_option("#preset", MEASURED["model"])
+        page.select_option("#cluster", MEASURED["cluster"])
+        page.fill("#devices", str(MEASURED["devices"]))
+        page.fill("#mini_batch_size", str(MEASURED["mini_batch_size"]))
+        page.get_by_label("Run the best configurations on workers").check()
+        page.fill("#trials", str(MEASURED["refine"]["trials"]))
+        expect(page.locator("#standing")).to_contain_text("answered after workers did: trial")
+        page.get_by_role("button", name="Find the layout").click()
+        page.wait_for_url("**/studies/*", wait_until="domcontentloaded")
         page.evaluate("window.kept = true")
         expect(page.locator("h1")).to_have_text("Profiling")
         expect(page.locator(".lede").first).to_contain_text("profile_model job")

@@ -185,9 +185,7 @@ def test_a_config_is_dropped_on_the_form(visit: Visit) -> None:
     assert "small-llama" in page.locator(".question").inner_text()
 
 
-def test_a_study_with_trials_is_asked_for_and_followed_in_the_list(
-    visit: Visit, furnished: Furnished
-) -> None:
+def test_a_study_that_goes_on_is_followed_in_the_list(visit: Visit, furnished: Furnished) -> None:
     """The row tells that it was cancelled, without a reload; its tick stays."""
     page = visit.open()
     row = page.locator(f"tr[data-id='{furnished.studies['goes on']}']")
