@@ -10,10 +10,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.operations import metrics
 from api.web import request_record
+from api.web.handlers import problem_response
+from api.web.problems import UnavailableProblem
 from api.web.request_record import HEADER
 
 UNKNOWN = "unknown"
 """The route of addresses and the name of methods that are none: a flood of them makes no new series."""
+CUT_OFF = UnavailableProblem(
+    "the service stops, and this took longer than it waits: ask again", headers={"Retry-After": "5"}
+)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 
@@ -47,6 +52,8 @@ class Observer:
         except asyncio.CancelledError:
             # The service stops, and has waited long enough. No traceback tells more.
             record.told = True
+            if status is None:
+                await problem_response(CUT_OFF)(scope, receive, send_named)
             _tell(scope, status="cut off", duration_s=perf_counter() - began)
             raise
         except Exception:

@@ -1,5 +1,6 @@
 """What do operators and clients ask before anything else? Health, readiness, counts, and what has a name."""
 
+import logging
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -17,6 +18,8 @@ from api.operations.readiness import MOST_WAITED_S
 from api.service import ServiceDependency
 from api.web.problems import UnavailableProblem, responses
 from api.web.schemas import Catalogue, Health, Readiness
+
+logger = logging.getLogger("chimera.api")
 
 router = APIRouter(tags=["operations"])
 
@@ -52,12 +55,11 @@ async def readiness(request: Request, service: ServiceDependency) -> JSONRespons
             raise DatabaseError("the service is stopping: ask the next one")
         revision = await inquiry.answer(most_s=MOST_WAITED_S)
     except DatabaseError as error:
-        raise UnavailableProblem(str(error), headers={"Retry-After": "5"}) from None
+        raise _not_ready(str(error)) from None
     except (SQLAlchemyError, TimeoutError):
-        raise UnavailableProblem(
+        raise _not_ready(
             f"the database has not answered for {MOST_WAITED_S:.0f} s: look whether it is up, and whether "
-            "something holds its locks",
-            headers={"Retry-After": "5"},
+            "something holds its locks"
         ) from None
     return JSONResponse({"status": "ready", "database": revision})
 
@@ -78,3 +80,8 @@ async def metrics(request: Request) -> Response:
     return PlainTextResponse(
         generate_latest(Scrape(figures)), media_type="text/plain; version=0.0.4; charset=utf-8"
     )
+
+
+def _not_ready(why: str) -> UnavailableProblem:
+    logger.warning("not ready: %s", why)
+    return UnavailableProblem(why, headers={"Retry-After": "5"})

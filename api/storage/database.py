@@ -79,10 +79,11 @@ def current_revision(engine: Engine) -> str:
         found = known_revision(connection)
     newest, _ = revisions()
     if found != newest:
-        state = "holds no tables yet" if found is None else f"is at revision {found}"
+        if found is None:
+            raise SchemaError("the database holds no tables yet: run `chimera database upgrade`")
         raise SchemaError(
-            f"the database {state} and this version needs {newest}: stop the service, make a backup, "
-            "and run `chimera database upgrade`"
+            f"the database is at revision {found} and this version needs {newest}: stop the service, run "
+            "`chimera database backup FILE`, then `chimera database upgrade`"
         )
     return newest
 

@@ -41,7 +41,8 @@ def test_a_request_is_one_line_that_names_its_route_caller_and_study(
     made = client.post("/v1/studies", json=TINY, headers={"X-Request-ID": "job-17.step_2"})
     study_id = made.json()["id"]
     client.get(f"/v1/studies/{study_id}?wait=0&token=correct-horse")
-    first, second = lines()
+    changed, first, second = lines()
+    assert (changed["logger"], changed["request_id"]) == ("chimera.audit", "job-17.step_2")
     assert made.headers["x-request-id"] == first["request_id"] == "job-17.step_2"
     for line, method, route, status in (
         (first, "POST", "/v1/studies", 201),

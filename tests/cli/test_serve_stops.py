@@ -104,9 +104,12 @@ def test_streams_and_waits_end_and_requests_are_answered_when_the_service_is_tol
 
 def test_who_never_ends_asking_does_not_keep_the_service(tmp_path: Path) -> None:
     """After the bound the request is cut off, and the end is clean."""
-    with served(tmp_path, CHIMERA_SHUTDOWN_SECONDS="1") as (process, url), half_a_request(url):
+    with served(tmp_path, CHIMERA_SHUTDOWN_SECONDS="1") as (process, url), half_a_request(url) as half:
         process.send_signal(signal.SIGTERM)
+        answer = half.recv(10_000)
         result = finish(process)
+    assert answer.startswith(b"HTTP/1.1 503")
+    assert b"Retry-After: 5" in answer.title()
     assert result.code == 0, result.err
     cut = [line for line in map(json.loads, result.err.splitlines()) if line.get("route") == "/v1/plans"]
     assert [line["status"] for line in cut] == ["cut off"]
