@@ -10,6 +10,8 @@ CallError (a TunerError)
 
 from tuner.errors import TunerError
 
+_UNAUTHORIZED = 401
+
 
 class CallError(TunerError):
     """A call of the service did not do what it should."""
@@ -45,4 +47,6 @@ def refusal(detail: str, *, status: int, slug: str) -> RefusedError:
     """The error of a problem document."""
     by_slug = {"stale-lease": StaleLeaseError, "worker-version": VersionError}
     kind = KeyRefusedError if status in {401, 403} else by_slug.get(slug, RefusedError)
+    if status == _UNAUTHORIZED:
+        detail += "; commands take the key from CHIMERA_API_KEY"
     return kind(detail, status=status, slug=slug)

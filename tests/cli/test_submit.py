@@ -160,11 +160,12 @@ def test_a_lost_answer_is_asked_for_again_under_the_same_key(chimera: Shell, scr
 def test_the_key_goes_along_and_is_not_shown(
     chimera: Shell, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A refusal of the key is bad input, in the service's words."""
+    """A refusal of the key is bad input, in the service's words, and with where the command takes it from."""
     monkeypatch.setenv("CHIMERA_API_KEY", "correct-horse")
     script.answers = [problem(401, "unauthorized")]
     result = chimera("export", "0" * 26, "env", "--url", script.url)
-    assert (result.code, result.err) == (2, "error: about unauthorized\n")
+    where = "commands take the key from CHIMERA_API_KEY"
+    assert (result.code, result.err) == (2, f"error: about unauthorized; {where}\n")
     assert script.asked[0][1]["Authorization"] == "Bearer correct-horse"
 
 
