@@ -31,7 +31,11 @@ def timed(factor: float, **environment: Any) -> dict[str, Any]:
 def check(clock: Clock, status: str, throughput: float, **more: Any) -> dict[str, Any]:
     """What `chimera ci` uploads of tiny-gpt."""
     change = {"kind": "slower_layer", "what": "block", "regression": True, "message": "block is <b>slow</b>"}
-    answer = {"name": "tiny-gpt", "status": status, "changes": [change] if status == "regressed" else []}
+    answer: dict[str, Any] = {
+        "name": "tiny-gpt",
+        "status": status,
+        "changes": [change] if status == "regressed" else [],
+    }
     answer |= {"throughput_samples_per_s": throughput, "profile_id": "a" * 64, "profile": "measured"}
     outcome = {"throughput_samples_per_s": throughput, "capacity_bytes": 10**9}
     return {

@@ -11,7 +11,7 @@ from api.service import Service
 from api.settings import Settings
 from api.storage.database import open_database, upgrade
 from profiles import library
-from tests.api.conftest import NO_FIT, TINY, Clock, connect
+from tests.api.conftest import TINY, Clock, connect
 from tests.api.life.pool import LINK, MEASURED, Pool, profile
 from tests.api.work.factories import add_job, claim_of, post_claim, post_finish, worker
 from tuner.messages import DeviceGroup, Failed, JobKind
@@ -83,7 +83,7 @@ def _studies(client: TestClient, pool: Pool, clock: Clock) -> dict[str, str]:
         "one": pinned,
         "pinned": pinned | {"mini_batch_size": 16},
         "twice": TINY | {"devices": 4},
-        "nowhere": NO_FIT,
+        "nowhere": TINY | {"model": "gpt2-xl", "devices": 1},
         "attack": named | {"sequence_length": 64, "name": ATTACK},
         "trials": MEASURED | {"name": LINES[:200]},
         "goes on": MEASURED | {"mini_batch_size": 64, "name": f"goes on {ATTACK}"},
