@@ -43,6 +43,8 @@ class Baselines:
             if found is not None:
                 return found
         stored = _read(self.file, accept=accept) if self.file else None
+        if self.file and stored is None and not accept and not self.in_service:
+            click.echo(f"note: there is no baseline {self.file.name}: whatever is found is new", err=True)
         if self.in_service and not accept:
             self.missing = stored is None
             self.name = self.name if stored is None or self.file is None else self.file.name
