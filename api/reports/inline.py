@@ -10,8 +10,6 @@ from functools import cache
 from api.web.assets import asset
 
 SCRIPTS = (
-    "plotly.js",
-    "charts.js",
     "report.js",
     "save.js",
     "timeline_picture.js",
@@ -19,7 +17,10 @@ SCRIPTS = (
     "timeline_words.js",
     "timeline.js",
     "timeline_lanes.js",
+    "plotly.js",
+    "charts.js",
 )
+"""Those of a report, in this order: Plotly's takes long, and what readers do first does not wait for it."""
 STYLE = "style.css"
 
 

@@ -19,6 +19,7 @@ from tuner.exports.errors import ExportError
 from tuner.plan import Plan
 from tuner.tuning import Tuning
 
+_ONLINE = (*inline.SCRIPTS[:-2], "what_if.js", *inline.SCRIPTS[-2:])
 _FILES = {
     "megatron": "megatron.txt",
     "torchtitan": "torchtitan.txt",
@@ -102,7 +103,7 @@ def render_report(
         "lanes": _lanes(plan, study, beside=beside),
         "beside": beside,
         "tried": tried(plan) if isinstance(plan, Tuning) else None,
-        "scripts": inline.SCRIPTS if standalone else (*inline.SCRIPTS, "what_if.js"),
+        "scripts": inline.SCRIPTS if standalone else _ONLINE,
         "schedules": list(SCHEDULE_NAMES),
         "stored": stored_answer(plan),
         "files": held_files(plan) if standalone else [],
