@@ -7,7 +7,7 @@ from uuid import uuid4
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from sqlalchemy.exc import DBAPIError, OperationalError, TimeoutError
+from sqlalchemy.exc import DataError, DBAPIError, OperationalError, TimeoutError
 from starlette.exceptions import HTTPException
 
 from api.access import audit
@@ -82,6 +82,8 @@ def as_problem(error: Exception) -> Problem:
             return InvalidProblem("; ".join(_fault(fault) for fault in error.errors()))
         case HTTPException():
             return _from_status(error)
+        case DataError() if "NUL" in str(error.orig):
+            return InvalidProblem("the request holds a NUL character (%00), which no text has: take it out")
         case OperationalError() | TimeoutError():
             DATABASE_ERRORS.inc()
             logger.error("the database does not answer: %s", " ".join(str(error).split()))

@@ -98,6 +98,25 @@ def test_a_person_reads_a_problem_as_a_page_and_a_program_as_json(sqlite_client:
         assert told.headers["content-type"] == "application/problem+json"
 
 
+def test_no_page_breaks_on_what_an_address_may_hold(client: TestClient) -> None:
+    """NUL, quotes, wildcards, markup, half a character, long names: an answer in words, on both databases."""
+    odd = ["%00", "%25_%5C", "'", "%22%3E%3Cb%3E", "%ff", "..", "%F0%9F%98%80", "x" * 190, "0" * 64]
+    places = [
+        "/?name={}", "/?cursor={}", "/?status={}", "/parts/studies?ids={},a", "/compare?ids={},a",
+        "/crossovers?studies={},a", "/profiles?text={}", "/profiles?cursor={}", "/profiles/{}",
+        "/clusters/{}", "/clusters?cursor={}", "/workers?cursor={}", "/workers?show={}",
+        "/models/{}/history", "/studies/{}", "/v1/studies?name={}", "/v1/jobs?pool={}",
+    ]  # fmt: skip
+    broken = {
+        path: answer.status_code
+        for place in places
+        for text in odd
+        if (answer := client.get(path := place.format(text), headers=HTML)).status_code not in {200, 404, 422}
+        or "<b>" in answer.text
+    }
+    assert broken == {}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_assets_travel_compressed(sqlite_client: TestClient, name: str) -> None:
     """Plotly's script is a third as large on the way."""
