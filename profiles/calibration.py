@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from profiles.document import Document, Fraction, Name, Part, PositiveCount
+from profiles.document import FIRST_FAULT, Document, Fraction, Name, Part, PositiveCount
 
 CoefficientName = Literal[
     "compute_factor",
@@ -46,7 +46,7 @@ class CalibrationSet(Part):
     """Schedules with a flush; those without are calibrated apart."""
     measurements: PositiveCount
     coefficients: Annotated[tuple[Coefficient, ...], Field(min_length=1, max_length=8)]
-    covariance: tuple[tuple[float, ...], ...]
+    covariance: Annotated[tuple[tuple[float, ...], ...], FIRST_FAULT]
     """Of the coefficients that have a standard error, in their order."""
     scatter: NonNegative
     """Robust standard deviation of the logarithm of measured over predicted iteration time."""
@@ -69,12 +69,12 @@ class Calibration(Document):
 
     kind_name = "calibration"
 
-    fitted_on: Annotated[tuple[Name, ...], Field(min_length=1, max_length=1_000)]
+    fitted_on: Annotated[tuple[Name, ...], FIRST_FAULT, Field(min_length=1, max_length=1_000)]
     """SHA-256 of the measurement documents."""
     level: Fraction = 0.9
     """Share of measurements that error bars are to hold."""
-    sets: Annotated[tuple[CalibrationSet, ...], Field(min_length=1, max_length=1_000)]
-    skipped: Annotated[tuple[Sentence, ...], Field(max_length=100_000)] = ()
+    sets: Annotated[tuple[CalibrationSet, ...], FIRST_FAULT, Field(min_length=1, max_length=1_000)]
+    skipped: Annotated[tuple[Sentence, ...], FIRST_FAULT, Field(max_length=100_000)] = ()
     """What could not be used, and why."""
 
     def find(self, cluster: str, model: str | None, *, synchronous: bool) -> CalibrationSet | None:

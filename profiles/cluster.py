@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from profiles.document import (
+    FIRST_FAULT,
     Count,
     Document,
     Name,
@@ -48,7 +49,7 @@ class LinkFit(Part):
     largest_residual: Annotated[float, Field(ge=0)]
     latency_is_bound: bool = False
     """The latency was too small to be told, and is given as 0."""
-    points: Annotated[tuple[FitPoint, ...], Field(min_length=2, max_length=1_000)]
+    points: Annotated[tuple[FitPoint, ...], FIRST_FAULT, Field(min_length=2, max_length=1_000)]
 
 
 class Link(Part):
@@ -59,7 +60,7 @@ class Link(Part):
     """α and β of `2·log2(r)·α + 2·(r-1)/r·β·L`; bandwidth of one device taking part."""
     provenance: Provenance
     source: Annotated[str, Field(min_length=1, max_length=2_000)]
-    fits: Annotated[tuple[LinkFit, ...], Field(max_length=100)] | None = None
+    fits: Annotated[tuple[LinkFit, ...], FIRST_FAULT, Field(max_length=100)] | None = None
     """What `chimera links` measured; None for links that are known in another way."""
 
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 
 from profiles.errors import MalformedDocumentError
 from profiles.faults import describe_faults as describe_faults  # noqa: PLC0414
@@ -19,6 +19,14 @@ Provenance = Literal["measured", "published", "estimated", "fitted", "extrapolat
 Precision = Literal["float32", "bfloat16", "float16"]
 Attention = Literal["flash", "eager"]
 
+
+class _FirstFault(FailFast):
+    # Pydantic's own cannot stand in a union, whose members have to have a hash.
+    __hash__ = object.__hash__
+
+
+FIRST_FAULT = _FirstFault()
+"""For lists that may be long: where an entry is wrong, those after it are not looked at."""
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Count = Annotated[int, Field(ge=0, le=10**18)]
 PositiveCount = Annotated[int, Field(ge=1, le=10**18)]

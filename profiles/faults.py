@@ -9,6 +9,7 @@ from pydantic_core import ErrorDetails
 Location = tuple[int | str, ...]
 
 _SELF_EXPLAINING = {"value_error", "extra_forbidden", "json_invalid", "missing"}
+_MOST_READ = 200
 _NO_OBJECT = {"dict_type", "model_type", "model_attributes_type"}
 
 
@@ -16,15 +17,16 @@ def describe_faults(error: ValidationError, name: str, *, value: Any = None, mos
     """One sentence for the first few faults of a pydantic error, with their places and what was found.
 
     Places are paths into `value`, what was checked: the names that pydantic gives to the members of a union
-    are no part of them. Faults of one place stand together.
+    are no part of them. Faults of one place stand together. Of very many the first are read.
     """
     found: dict[Location, list[ErrorDetails]] = {}
-    for fault in error.errors(include_url=False, include_context=False):
+    for fault in error.errors(include_url=False, include_context=False)[:_MOST_READ]:
         found.setdefault(_location(fault, value), []).append(fault)
     telling = {place: _telling(place, faults, found) for place, faults in found.items()}
     places = [_tell(place, faults) for place, faults in telling.items() if faults]
     told = "; ".join(places[:most])
-    more = f" (and {len(places) - most} more)" if len(places) > most else ""
+    unread = max(0, error.error_count() - _MOST_READ)
+    more = f" (and {len(places) - most + unread:,} more)" if len(places) > most else ""
     return f"{name} is not valid: {told}{more}"
 
 

@@ -14,6 +14,10 @@ from profiles.errors import MalformedDocumentError
 
 MAX_DOCUMENT_BYTES = 8_000_000
 MAX_NESTING = 64
+MAX_CONTAINERS = 400_000
+"""Lists and objects: twice as many as the largest document of ours has room for, read in half a second."""
+MAX_KEYS = 50_000
+"""Of one object: the labels of a config.json for pictures may be 21,843."""
 
 _MAX_DIGITS = 400
 _STEPS = bytes.maketrans(b"[]{}", b"\x01\xff\x01\xff")
@@ -37,6 +41,10 @@ def parse_json(text: str | bytes, *, name: str) -> Any:
         )
     if is_nested_deeper(raw, than=MAX_NESTING):
         raise MalformedDocumentError(f"{name} is nested more than {MAX_NESTING} levels deep")
+    if (containers := raw.count(b"[") + raw.count(b"{")) > MAX_CONTAINERS:
+        raise MalformedDocumentError(
+            f"{name} has {containers:,} opening brackets; at most {MAX_CONTAINERS:,} are read"
+        )
     try:
         return json.loads(
             raw.decode("utf-8"),
@@ -93,6 +101,8 @@ def _refuse_constant(constant: str) -> None:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > MAX_KEYS:
+        raise ValueError(f"an object has {len(pairs):,} keys, and at most {MAX_KEYS:,} are read")
     seen = dict(pairs)
     if len(seen) < len(pairs):
         (twice, _), *_ = Counter(key for key, _ in pairs).most_common(1)

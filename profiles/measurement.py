@@ -4,7 +4,16 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from profiles.document import Document, Name, Part, PositiveCount, PositiveRate, PositiveSeconds, Precision
+from profiles.document import (
+    FIRST_FAULT,
+    Document,
+    Name,
+    Part,
+    PositiveCount,
+    PositiveRate,
+    PositiveSeconds,
+    Precision,
+)
 
 Status = Literal["ok", "out_of_memory"]
 
@@ -59,7 +68,7 @@ class Measurement(Part):
     throughput_samples_per_s: PositiveRate | None = None
     iteration_s: PositiveSeconds | None = None
     peak_memory_gb: PeakMemory | None = None
-    peak_memory_bytes: tuple[PositiveCount, ...] | None = None
+    peak_memory_bytes: Annotated[tuple[PositiveCount, ...], FIRST_FAULT] | None = None
     where: Annotated[str, Field(max_length=500)] | None = None
 
     @model_validator(mode="after")
@@ -93,4 +102,4 @@ class Measurements(Document):
     kind_name = "measurements"
 
     source: Annotated[str, Field(min_length=1, max_length=5_000)]
-    measurements: Annotated[tuple[Measurement, ...], Field(max_length=100_000)]
+    measurements: Annotated[tuple[Measurement, ...], FIRST_FAULT, Field(max_length=100_000)]

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from profiles.document import Attention, Count, Document, Name, Part, PositiveCount, Precision
+from profiles.document import FIRST_FAULT, Attention, Count, Document, Name, Part, PositiveCount, Precision
 
 LayerKind = Literal["embedding", "block", "head", "loss"]
 
@@ -81,7 +81,7 @@ class ModelDescription(Document):
     hidden_size: PositiveCount
     vocabulary_size: PositiveCount
     source: Literal["arithmetic", "traced", "uploaded"] = "arithmetic"
-    layers: Annotated[tuple[Layer, ...], Field(min_length=1, max_length=10_000)]
+    layers: Annotated[tuple[Layer, ...], FIRST_FAULT, Field(min_length=1, max_length=10_000)]
 
     @cached_property
     def blocks(self) -> tuple[int, ...]:

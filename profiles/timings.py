@@ -6,6 +6,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from profiles.document import (
+    FIRST_FAULT,
     Attention,
     Count,
     Document,
@@ -70,7 +71,7 @@ class TypeTimings(Part):
     shape: dict[str, int | str] = Field(default_factory=dict)
     """The layer's shape; published timings apply to any layer of equal shape."""
     provenance: Provenance
-    points: Annotated[tuple[TimingPoint, ...], Field(min_length=1, max_length=1_000)]
+    points: Annotated[tuple[TimingPoint, ...], FIRST_FAULT, Field(min_length=1, max_length=1_000)]
     """One point for each profiled micro-batch size, in rising order."""
     update_s: Seconds | None = None
     """Optimizer step of the layer's parameters; None where it was not profiled."""
@@ -103,7 +104,7 @@ class LayerTimings(Document):
     """Whose steps `update_s` are."""
     largest_micro_batch_size: PositiveCount | None = None
     """Largest size that every layer was run at, where larger ones were asked for but did not fit."""
-    types: Annotated[tuple[TypeTimings, ...], Field(min_length=1, max_length=1_000)]
+    types: Annotated[tuple[TypeTimings, ...], FIRST_FAULT, Field(min_length=1, max_length=1_000)]
 
     @model_validator(mode="after")
     def _types_once(self) -> Self:

@@ -7,6 +7,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from profiles.cluster import Link
 from profiles.document import (
+    FIRST_FAULT,
     Attention,
     Count,
     Name,
@@ -24,7 +25,9 @@ from tuner.errors import RequestError
 from tuner.messages import JobKind, Line, Pool
 from tuner.request import MAX_SEQUENCE, InlineModel, Optimizer
 
-_Sizes = Annotated[tuple[Annotated[int, Field(ge=1, le=10**8)], ...], Field(min_length=1, max_length=100)]
+_Sizes = Annotated[
+    tuple[Annotated[int, Field(ge=1, le=10**8)], ...], FIRST_FAULT, Field(min_length=1, max_length=100)
+]
 DEFAULT_PRECISION: Precision = "bfloat16"
 DEFAULT_ATTENTION: Attention = "flash"
 """Of a config.json, which does not say it."""
@@ -100,7 +103,7 @@ class Trial(ModelAssignment):
     emulate: Emulation | None = None
     """Sleep for so long instead of running the layers of the model, which is then not read."""
     configuration: TrialConfiguration
-    stage_layers: tuple[Count, ...] | None = None
+    stage_layers: Annotated[tuple[Count, ...], FIRST_FAULT] | None = None
     """Blocks of each stage; None cuts as a plan does."""
     gradient_precision: Literal["float32", "same"] = "float32"
     optimizer: Optimizer = "adam"
@@ -140,14 +143,14 @@ class MeasuredLink(Part):
     link: Link
     residual: Seconds
     """Largest relative difference between a measured time and the fitted one."""
-    points: Annotated[tuple[tuple[Count, PositiveSeconds], ...], Field(max_length=1_000)] = ()
+    points: Annotated[tuple[tuple[Count, PositiveSeconds], ...], FIRST_FAULT, Field(max_length=1_000)] = ()
     """Bytes and seconds."""
 
 
 class ProfileLinksResult(Part):
     """What was measured."""
 
-    links: Annotated[tuple[MeasuredLink, ...], Field(min_length=1, max_length=10)]
+    links: Annotated[tuple[MeasuredLink, ...], FIRST_FAULT, Field(min_length=1, max_length=10)]
 
 
 class TrialResult(Part):
@@ -155,7 +158,7 @@ class TrialResult(Part):
 
     status: Literal["ok", "out_of_memory", "failed", "timed_out"]
     measured_iteration_s: Spread | None = None
-    peak_memory_bytes: Annotated[tuple[Count, ...], Field(max_length=100_000)] = ()
+    peak_memory_bytes: Annotated[tuple[Count, ...], FIRST_FAULT, Field(max_length=100_000)] = ()
     """Of each rank, from nothing: what Python and torch take is in it, as in a plan."""
     software: Annotated[str, Field(max_length=500)] = ""
     rank: Count | None = None

@@ -1,9 +1,10 @@
 """What does `chimera ci` say of each model?"""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from profiles.document import FIRST_FAULT
 from tuner.plan_notes import PlanPart
 
 Status = Literal["ok", "regressed", "not_comparable", "not_measurable", "new"]
@@ -63,7 +64,7 @@ class ModelAnswer(PlanPart):
 
     name: str
     status: Status
-    changes: tuple[Change, ...] = ()
+    changes: Annotated[tuple[Change, ...], FIRST_FAULT] = ()
     cause: str | None = None
     """What alone changed, where that is known: the model, or a version such as torch's."""
     profile: Source | None = None
