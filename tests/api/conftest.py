@@ -11,11 +11,16 @@ import pytest
 from sqlalchemy import make_url
 from starlette.testclient import TestClient
 
+from api import planning
 from api.app import create_app
 from api.service import Service
 from api.settings import Settings
 from api.storage.database import open_database, upgrade
 from tests.databases import postgres_database
+from tuner.inputs import Library
+from tuner.plan import Plan
+from tuner.planning import answer
+from tuner.request import PlanRequest
 
 ORIGIN = "http://127.0.0.1"
 BERT: dict[str, Any] = {"model": "bert-48", "cluster": "piz-daint", "devices": 32, "mini_batch_size": 512}
@@ -36,6 +41,24 @@ class Clock:
     def forward(self, **by: float) -> None:
         """Go on."""
         self.at += timedelta(**by)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def plans_made_once() -> Iterator[None]:
+    """Have the tuner plan an equal question once: that it gives the same plan again is for its own tests."""
+    made: dict[tuple[str, ...], Plan] = {}
+
+    def once(request: PlanRequest, library: Library, **known: Any) -> Plan:
+        documents = (known["profile"], known["calibration"])
+        prints = ["" if document is None else document.fingerprint() for document in documents]
+        key = (request.model_dump_json(), *prints, repr(known["trials"]))
+        if key not in made:
+            made[key] = answer(request, library, **known)
+        return made[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planning, "answer", once)
+        yield
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
