@@ -1,13 +1,15 @@
 """Do the pages say what they must, and load only what this service serves?"""
 
 import gzip
+import re
 
 import pytest
 from starlette.testclient import TestClient
 
 from api.service import Service
 from api.web.assets import NAMES, asset
-from tests.api.conftest import BERT, NO_FIT, Clock, Submit, connect
+from tests.api.conftest import BERT, NO_FIT, TINY, Clock, Submit, connect
+from tests.api.life.pool import profile
 from tests.api.page import Page
 
 HTML = {"Accept": "text/html"}
@@ -69,6 +71,23 @@ def test_a_service_under_a_path_links_under_it(sqlite_service: Service) -> None:
     page = Page(client.get("/").text)
     assert all(address.startswith("/tuner/assets/") for address in page.loads)
     assert made.json()["links"]["page"] in page.links
+
+
+def test_every_page_stays_under_its_path(sqlite_service: Service) -> None:
+    """What begins with a slash in an attribute carries the root path: links, forms, what scripts fetch."""
+    client = connect(sqlite_service, root_path="/tuner")
+    made = client.post("/v1/profiles", json=profile()).json()["id"]
+    ids = [client.post("/v1/studies", json=TINY | {"name": name}).json()["id"] for name in "ab"]
+    paths = [
+        "/", "/compare", f"/compare?ids={','.join(ids)}", "/crossovers", "/profiles", f"/profiles/{made}",
+        "/clusters", "/clusters/piz-daint", "/workers", "/models/tiny-gpt/history", "/models/none/history",
+        f"/studies/{ids[0]}", "/parts/workers", f"/parts/studies?ids={ids[0]}", "/nowhere",
+    ]  # fmt: skip
+    for path in paths:
+        shown = client.get(path, headers=HTML).text
+        found = re.findall(r'(?:href|src|action|content|data-[a-z]+)="(/[^"]*)"', shown)
+        assert found or path == "/parts/workers", path
+        assert [address for address in found if not address.startswith("/tuner/")] == [], path
 
 
 def test_the_index_lists_and_finds_studies(client: TestClient, submit: Submit, clock: Clock) -> None:

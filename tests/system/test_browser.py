@@ -22,6 +22,7 @@ FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 )  # fmt: skip
+ROOT = Path(__file__).parents[2]
 ATTACK = '"><img src=x onerror="document.title=1"><script>document.title=1</script>'
 CONFIG = {
     "model_type": "llama", "hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 8,
@@ -59,6 +60,13 @@ TOUCHES = """(bar) => {
 """Whether the Copy button covers a tab."""
 
 expect.set_options(timeout=30_000)  # as long as the browser itself waits for what a busy machine draws
+
+
+def screenshots() -> Path:
+    """Where pictures of pages are kept, for people and CI to look at."""
+    folder = Path(os.environ.get("SCREENSHOT_FOLDER", ROOT / "test-results" / "screenshots"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def serving(folder: Path) -> Iterator[str]:
@@ -195,9 +203,7 @@ def test_markup_in_names_is_shown_as_text(visit: Visit) -> None:
 
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_is_cut_on_a_phone_or_in_the_dark(
-    visit: Visit, width: int, scheme: str, tmp_path: Path
-) -> None:
+def test_nothing_is_cut_on_a_phone_or_in_the_dark(visit: Visit, width: int, scheme: str) -> None:
     """No page is wider than its window, and the charts take the scheme's colours."""
     page = visit.page
     page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
@@ -214,8 +220,7 @@ def test_nothing_is_cut_on_a_phone_or_in_the_dark(
         assert hidden == 0
     ink = page.locator("#chart-memory .xtitle").evaluate("(title) => getComputedStyle(title).fill")
     assert ink == ("rgb(165, 173, 181)" if scheme == "dark" else "rgb(86, 94, 103)")
-    folder = Path(os.environ.get("SCREENSHOT_FOLDER", tmp_path))
-    page.screenshot(path=folder / f"report-{scheme}-{width}.png", full_page=True)
+    page.screenshot(path=screenshots() / f"report-{scheme}-{width}.png", full_page=True)
 
 
 def test_candidates_are_sorted_by_their_headings(visit: Visit) -> None:

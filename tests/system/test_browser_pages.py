@@ -1,21 +1,18 @@
 """Can everybody use every page: on a phone, in the dark, with keys alone, whatever the names hold?"""
 
 import json
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.system.accessibility import faults
 from tests.system.furnished import ATTACK, Furnished, address_in, furnish
-from tests.system.test_browser import CONFIG, FLAGS, Visit, ask, await_report, serving, visit
+from tests.system.test_browser import CONFIG, FLAGS, Visit, ask, await_report, screenshots, serving, visit
 
 __all__ = ["visit"]
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-ROOT = Path(__file__).parents[2]
 HEAVY = {"report", "nothing-fits", "goes-on"}
 """Pages with tests of their own, which take longest."""
 
@@ -62,10 +59,8 @@ def look(visit: Visit, name: str, path: str, *, scheme: str) -> list[str]:
         found.append(f"{name}: {visit.overflow()} pixels wider than the window")
     if page.title() == "1" or page.locator("img").count():
         found.append(f"{name}: a name became markup")
-    folder = Path(os.environ.get("SCREENSHOT_FOLDER", ROOT / "test-results" / "screenshots"))
-    folder.mkdir(parents=True, exist_ok=True)
     width = page.viewport_size["width"] if page.viewport_size else 0
-    page.screenshot(path=folder / f"{name}-{scheme}-{width}.png", full_page=True)
+    page.screenshot(path=screenshots() / f"{name}-{scheme}-{width}.png", full_page=True)
     return found
 
 
