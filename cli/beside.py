@@ -25,8 +25,10 @@ class WorkerBeside:
     The kernel kills it when the thread that started it ends, and that thread lives as long as the service.
     """
 
-    def __init__(self, url: str, *, key: str) -> None:
+    def __init__(self, url: str, *, key: str, as_json: bool) -> None:
+        """`as_json` has it log one JSON object a line, as the service does."""
         self._url, self._key = url, key
+        self._options = ["--json"] if as_json else []
         self._leaving = threading.Event()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -79,7 +81,7 @@ class WorkerBeside:
     def _begin(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-P", "-m", "cli.main", "worker", "--url", self._url, "--drain", "0"]
         return subprocess.Popen(
-            [*command, "--beside", str(os.getpid())],
+            [*command, *self._options, "--beside", str(os.getpid())],
             env=os.environ | {"CHIMERA_API_KEY": self._key},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -83,12 +83,13 @@ def serve(
 
 def _worker_beside(service: Service, listener: socket.socket) -> WorkerBeside:
     from api.access.key_files import worker_key
+    from api.operations.logs import is_text
     from cli.beside import WorkerBeside
 
     host, port = listener.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     key = worker_key(service.database, now=service.clock())
-    return WorkerBeside(_url(host, port), key=key)
+    return WorkerBeside(_url(host, port), key=key, as_json=not is_text(service.settings))
 
 
 def _bind(host: str, port: int) -> socket.socket:

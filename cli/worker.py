@@ -216,9 +216,16 @@ def _log(as_json: bool) -> None:
 
 
 class _JsonLines(logging.Formatter):
-    """A line of the log as one JSON document."""
+    """A line of the log as one JSON document, with the keys that the service's log has."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Time, level and message."""
+        """Time, level, logger and message, and the ids of the job and its study."""
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        return json.dumps({"at": at, "level": record.levelname.lower(), "message": record.getMessage()})
+        line = {
+            "time": at.replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        ids = {name: getattr(record, name, None) for name in ("job_id", "study_id")}
+        return json.dumps(line | {name: value for name, value in ids.items() if value is not None})

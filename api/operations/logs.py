@@ -23,12 +23,11 @@ _SECRETS = (
 def write_logs(settings: Settings) -> None:
     """Have everything of this process logged as the settings say."""
     level = settings.log_level.upper()
-    text = settings.log_format == "text" or (settings.log_format == "auto" and sys.stderr.isatty())
     logging.config.dictConfig(
         {
             "version": 1,
             "disable_existing_loggers": False,
-            "formatters": {"line": {"()": TextLine if text else JsonLine}},
+            "formatters": {"line": {"()": TextLine if is_text(settings) else JsonLine}},
             "filters": {"once": {"()": Once}},
             "handlers": {
                 "stderr": {
@@ -48,6 +47,11 @@ def write_logs(settings: Settings) -> None:
             },
         }
     )
+
+
+def is_text(settings: Settings) -> bool:
+    """Whether people watch."""
+    return settings.log_format == "text" or (settings.log_format == "auto" and sys.stderr.isatty())
 
 
 class JsonLine(logging.Formatter):

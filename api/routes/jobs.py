@@ -13,6 +13,7 @@ from api.jobs import equal_jobs, intake, queue, workers
 from api.jobs import listing as jobs
 from api.service import BaseDependency, ServiceDependency
 from api.studies import progress
+from api.web import request_record
 from api.web.bodies import BodyDependency
 from api.web.idempotency import Answer, KeyHeader, Once
 from api.web.openapi import json_body
@@ -64,6 +65,7 @@ def create_profile_job(
 
     once = Once(service, caller.identity, key, body.fingerprint("POST /v1/profile-jobs"))
     answer = once.answer(work, store)
+    request_record.note(job_id=answer.body["id"])
     service.bell.ring()
     return JSONResponse(answer.body, status_code=answer.status, headers=answer.headers)
 

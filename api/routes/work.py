@@ -93,6 +93,7 @@ def send_heartbeat(job_id: JobId, body: BodyDependency, service: ServiceDependen
         row = leases.heartbeat(session, job_id, message, now=now, lease=lease)
         workers.note_alive(session, row.worker_id, now=now)
         cancel = row.cancel_requested_at is not None
+        request_record.note(study_id=row.study_id)
     lease_s = lease.total_seconds()
     reply = HeartbeatReply(cancel=cancel, lease_s=lease_s, heartbeat_s=lease_s / HEARTBEATS_IN_A_LEASE)
     return JSONResponse(reply.model_dump(mode="json"))
@@ -118,6 +119,7 @@ def finish_job(job_id: JobId, body: BodyDependency, service: ServiceDependency) 
         if not repeated:
             audit.record(session, job_id, now=now)
         reply = FinishReply(status=row.status, repeated=repeated)
+        request_record.note(study_id=row.study_id)
     # What was given back may be another's.
     service.bell.ring()
     # Studies get on after the worker has its answer; should this process die first, a sweep does it.

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from typing import Any
 
 from executor.worker.job_process import Stop
+from executor.worker.log import log_of
 from tuner.client import ServiceClient
 from tuner.client_errors import RefusedError, UnreachableError
 from tuner.messages import Job
-
-logger = logging.getLogger("chimera.worker")
 
 
 class Pulse:
@@ -47,11 +45,11 @@ class Pulse:
                 reply = self._client.heartbeat(self._job, progress=self.progress)
             except RefusedError as error:
                 if not self._done.is_set():
-                    logger.warning("job %s is not this worker's any more: %s", self._job.id, error)
+                    log_of(self._job).warning("job %s is not this worker's any more: %s", self._job.id, error)
                     self.stop = Stop.LOST
                 return
             except UnreachableError as error:
-                logger.warning("no heartbeat of job %s arrived: %s", self._job.id, error)
+                log_of(self._job).warning("no heartbeat of job %s arrived: %s", self._job.id, error)
                 continue
             if reply.cancel:
                 self.stop = Stop.CANCELLED

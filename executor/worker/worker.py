@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from executor.launchers.processes import adopt_orphans
 from executor.worker.departure import DepartedError, Departure
 from executor.worker.job_process import Ending, Stop, do_job
+from executor.worker.log import log_of, logger
 from executor.worker.pulse import Pulse
 from executor.worker.scratch import sweep_scratch
 from executor.worker.surroundings import Surroundings
@@ -23,8 +23,6 @@ from tuner.client_errors import (
     VersionError,
 )
 from tuner.messages import Failed, FinishReply, Job, Outcome, Released, WorkerInventory
-
-logger = logging.getLogger("chimera.worker")
 
 _LONGEST_MESSAGE = 4_000
 _AWAY_S = 5.0
@@ -110,7 +108,8 @@ class Worker:
         return job
 
     def _do(self, job: Job) -> None:
-        logger.info("job %s: %s, attempt %d of %d", job.id, job.kind, job.attempt, job.max_attempts)
+        log = log_of(job)
+        log.info("job %s: %s, attempt %d of %d", job.id, job.kind, job.attempt, job.max_attempts)
         begun = time.monotonic()
         with Pulse(self._pulse_client, job) as pulse:
             if self._departure.asked:
@@ -120,7 +119,7 @@ class Worker:
             # Until the outcome is written the lease is kept.
             status = self._finish(job, ending)
         self.tally[status] += 1
-        logger.info("job %s: %s after %.1f s", job.id, status, time.monotonic() - begun)
+        log.info("job %s: %s after %.1f s", job.id, status, time.monotonic() - begun)
 
     def _stop(self, pulse: Pulse) -> Stop | None:
         return pulse.stop or (Stop.RELEASED if self._departure.at_once else None)
@@ -131,14 +130,14 @@ class Worker:
         if outcome is None:
             return "lost"
         if isinstance(outcome, Failed):
-            logger.warning("job %s failed: %s", job.id, outcome.message)
+            log_of(job).warning("job %s failed: %s", job.id, outcome.message)
         try:
             reply = self._deliver(job, outcome, ending.attachments)
             return "released" if isinstance(outcome, Released) else str(reply.status)
         except StaleLeaseError as error:
-            logger.warning("job %s: its outcome came too late: %s", job.id, error)
+            log_of(job).warning("job %s: its outcome came too late: %s", job.id, error)
         except DepartedError:
-            logger.warning("job %s: nobody answered, so that its outcome is lost with this worker", job.id)
+            log_of(job).warning("job %s: nobody answered: its outcome is lost with this worker", job.id)
         return "lost"
 
     def _deliver(self, job: Job, outcome: Outcome, attachments: tuple[Attachment, ...]) -> FinishReply:
