@@ -35,6 +35,7 @@ from api.routes import (
     pages,
     plans,
     studies,
+    timelines,
     validations,
     work,
 )
@@ -60,6 +61,7 @@ ROUTERS = (
     crossovers.router,
     studies.router,
     answers.router,
+    timelines.router,
     events.router,
     *documents.routers,
     calibrations.router,

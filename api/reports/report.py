@@ -8,7 +8,7 @@ from api.reports import inline, reasons
 from api.reports.files import held_files
 from api.reports.lanes import HeldLane, Lane, called, candidate_lanes, trial_lanes
 from api.reports.memory import fullest, memory_chart
-from api.reports.quantities import NO_BREAK, SCHEDULE_NAMES
+from api.reports.quantities import NO_BREAK
 from api.reports.throughput import throughput_chart
 from api.reports.timeline import within_room
 from api.reports.tried import tried, why_measured
@@ -17,6 +17,7 @@ from api.web.rendering import render
 from tuner.exports import export
 from tuner.exports.errors import ExportError
 from tuner.plan import Plan
+from tuner.schedules import SCHEMES
 from tuner.tuning import Tuning
 
 _ONLINE = (*inline.SCRIPTS[:-2], "what_if.js", *inline.SCRIPTS[-2:])
@@ -104,7 +105,7 @@ def render_report(
         "beside": beside,
         "tried": tried(plan) if isinstance(plan, Tuning) else None,
         "scripts": inline.SCRIPTS if standalone else _ONLINE,
-        "schedules": list(SCHEDULE_NAMES),
+        "schedules": list(SCHEMES),
         "stored": stored_answer(plan),
         "files": held_files(plan) if standalone else [],
         "policy": inline.policy() if standalone else None,

@@ -41,13 +41,14 @@ def tried(tuning: Tuning) -> Tried | None:
     colours = colours_of([str(trial.configuration.schedule) for trial in timed])
     points = [_point(trial, colours[str(trial.configuration.schedule)]) for trial in timed]
     rows = sorted(
-        tuning.trials, key=lambda trial: (trial.measured is None, trial.measured or trial.predicted)
+        enumerate(tuning.trials, start=1),
+        key=lambda entry: (entry[1].measured is None, entry[1].measured or entry[1].predicted),
     )
     return Tried(
         lede=_lede(tuning, measured=len(timed)),
         picture=scatter(points, unit="s an iteration") if points else None,
         colours=colours,
-        rows=tuple(_row(trial, tuning.chosen) for trial in rows),
+        rows=tuple(_row(number, trial, tuning.chosen) for number, trial in rows),
         chosen_s=_chosen_s(tuning),
     )
 
@@ -101,8 +102,9 @@ def _point(trial: TriedTrial, colour: str) -> Point:
     return Point(trial.predicted, measured, colour, words)
 
 
-def _row(trial: TriedTrial, chosen: Chosen | None) -> dict[str, Any]:
+def _row(number: int, trial: TriedTrial, chosen: Chosen | None) -> dict[str, Any]:
     return {
+        "number": number,
         "configuration": trial.configuration,
         "predicted": trial.predicted,
         "measured": trial.measured,

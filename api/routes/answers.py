@@ -1,9 +1,8 @@
 """/v1/studies/{id}/...: the parts of an answer, as pages of JSON, a report, or another program's words."""
 
-import gzip
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from api.access.auth import READING
@@ -18,20 +17,15 @@ from api.studies.trials import entry, jobs_of, read_trials
 from api.studies.versions import NEWS
 from api.web.headers import STANDALONE_POLICY
 from api.web.paging import Limit, Position, slice_page
-from api.web.problems import InvalidProblem, responses
-from api.web.schemas import TimelineDocument
+from api.web.problems import responses
 from api.web.study_schemas import CandidatePage, RejectedPage, TrialPage
 from tuner.exports import export
-from tuner.traces import trace_json
 from tuner.trials import TrialStatus
 
 router = APIRouter(prefix="/v1/studies/{study_id}", tags=["answers"], dependencies=[READING, NEWS])
 
 Schedule = Annotated[str | None, Query(max_length=100, description="Only configurations of this schedule.")]
 Size = Annotated[int | None, Query(ge=1, description="Only configurations of this width or depth.")]
-Place = Annotated[
-    int | None, Query(ge=1, description="A place in the ranked candidates instead of the choice, from 1.")
-]
 RejectedKind = Literal["memory", "batch", "layout", "target", "domain"]
 
 
@@ -152,66 +146,6 @@ def read_table(study_id: StudyId, table: Table, service: ServiceDependency) -> R
         TABLES[table](tuning or plan),
         media_type="text/csv",
         headers={"Content-Disposition": f'attachment; filename="chimera-{study_id}-{table}.csv"'},
-    )
-
-
-@router.get("/timeline", response_model=TimelineDocument, responses=responses(404, 409, 422, 429))
-async def read_timeline(
-    *,
-    request: Request,
-    study_id: StudyId,
-    service: ServiceDependency,
-    candidate: Place = None,
-    trial: Annotated[int | None, Query(ge=1, description="What this trial recorded.")] = None,
-) -> Response:
-    """The iteration of the choice, of another candidate or of a trial, in columns: what the page draws."""
-    if candidate is not None and trial is not None:
-        raise InvalidProblem(f"candidate={candidate} and trial={trial} are two timelines: ask for one")
-
-    def find() -> timelines.KeptTimeline:
-        with service.database.reading() as session:
-            question, plan = studies.read_question(session, study_id)
-            recording = None if trial is None else recordings.read_recording(session, study_id, trial)
-        if recording is not None:
-            return recordings.find_recorded(service, question, recording)
-        return timelines.find_simulated(service, question, timelines.candidate_of(plan, candidate))
-
-    return _compressed(request, await service.effort.run(find))
-
-
-def _compressed(request: Request, found: timelines.KeptTimeline) -> Response:
-    """A timeline, or that the client has it already."""
-    tag = f'W/"{found.key[:32]}"'
-    headers = {"ETag": tag, "Vary": "Accept-Encoding"}
-    if tag in request.headers.get("if-none-match", ""):
-        return Response(status_code=304, headers=headers)
-    if "gzip" in request.headers.get("accept-encoding", ""):
-        headers["Content-Encoding"] = "gzip"
-        return Response(found.gzipped, media_type="application/json", headers=headers)
-    return Response(gzip.decompress(found.gzipped), media_type="application/json", headers=headers)
-
-
-@router.get(
-    "/trace",
-    response_class=Response,
-    responses=responses(404, 409, 422, 429)
-    | {200: {"content": {"application/json": {}}, "description": "Trace Event JSON, for Perfetto."}},
-)
-async def read_trace(study_id: StudyId, service: ServiceDependency, candidate: Place = None) -> Response:
-    """The same iteration with its messages, as Perfetto and chrome://tracing read it."""
-    return await service.effort.run(lambda: _trace(service, study_id, candidate))
-
-
-def _trace(service: Service, study_id: str, candidate: int | None) -> Response:
-    with service.database.reading() as session:
-        question, plan = studies.read_question(session, study_id)
-    service.charge("timelines")
-    timeline = timelines.simulate(question, timelines.candidate_of(plan, candidate))
-    name = f"chimera-{study_id}{f'-candidate-{candidate}' if candidate else ''}.trace.json"
-    return Response(
-        trace_json(timeline),
-        media_type="application/json",
-        headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
 
 

@@ -43,15 +43,19 @@ class Recording:
     deflated: bytes
     size_bytes: int
 
+    def text(self) -> bytes:
+        """The trace as the worker wrote it."""
+        return zlib.decompress(self.deflated)
+
     def read(self) -> Any:
         """The trace; raises RequestError where it is none."""
         if self.size_bytes > MOST_TRACE_BYTES:
             raise RequestError(
                 f"the trace has {self.size_bytes / 1e6:.0f} MB and at most {MOST_TRACE_BYTES / 1e6:.0f} MB "
-                "are drawn: download it from the trial's job and open it in Perfetto"
+                "are drawn: save it and open it in Perfetto"
             )
         try:
-            return json.loads(zlib.decompress(self.deflated))
+            return json.loads(self.text())
         except (ValueError, zlib.error, RecursionError) as error:
             raise RequestError(f"the trace cannot be read: {error}") from None
 

@@ -221,6 +221,10 @@ def test_a_trial_shows_what_it_recorded(sqlite_service: Service) -> None:
     recorded = client.get(timeline, params={"trial": 1}).json()
     assert recorded["makespan"] == pytest.approx(ran.makespan_s, rel=1e-5)
     assert recorded["critical_path"] == []
+    saved = client.get(study["links"]["trace"], params={"trial": 1})
+    assert saved.json() == json.loads(trace_json(ran))
+    assert saved.headers["content-disposition"].endswith('-trial-1.trace.json"')
+    assert saved.request.url.query.decode() in client.get(study["links"]["page"]).text
     broken, missing = (client.get(timeline, params={"trial": number}) for number in (2, 3))
     assert (broken.status_code, missing.status_code) == (422, 404)
     assert "run the trial again" in broken.json()["detail"]
