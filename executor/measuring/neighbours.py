@@ -22,6 +22,7 @@ from executor.launchers.rank_process import Rank
 from executor.launchers.watchdog import Limits
 from executor.measuring.overheard import tell
 from executor.measuring.profiling import Plan, take_profile
+from executor.models.loading import loaded_for
 from executor.models.sources import describe_model, open_model
 from profiles.document import Attention, Precision
 from profiles.timings import Profile, TimingPoint, TypeTimings
@@ -54,6 +55,7 @@ def take_crowded_profile(crowd: Crowd, plan: Plan) -> Profile:
         crowd.processes,
         limits=Limits(timeout_s=crowd.timeout_s, silence_s=crowd.timeout_s),
         threads=plan.threads,
+        preload=(BODY.partition(":")[0], *loaded_for(crowd.model)),
     )
     outcome = launch_locally(launch)
     if outcome.status != Status.OK:

@@ -22,11 +22,11 @@ from executor.launchers.local import LocalLauncher
 from executor.launchers.outcome import Outcome, Status
 from executor.launchers.peak_memory import PeakMemory
 from executor.launchers.watchdog import Limits
+from executor.models.loading import loaded_for
 from executor.running.recording import measured_timeline
 from executor.trials.load import LoadMonitor, Quietness
 from executor.trials.prepared_trial import PreparedTrial
 from executor.trials.rank_result import RankResult, on_one_clock
-from executor.trials.trial_request import TrialRequest
 from tuner.operation_costs import OperationCosts
 from tuner.simulation import simulate
 from tuner.timeline import Floats, Timeline
@@ -175,16 +175,8 @@ def _launch(prepared: PreparedTrial, body: str) -> Launch:
         limits=Limits(timeout_s=request.timeout_s, silence_s=request.timeout_s),
         device=request.device,
         memory_limit_bytes=request.memory_limit_bytes,
-        preload=(body.partition(":")[0], *_loaded_for(request)),
+        preload=(body.partition(":")[0], *(() if request.emulate else loaded_for(request.model))),
     )
-
-
-def _loaded_for(request: TrialRequest) -> tuple[str, ...]:
-    """For the first optimizer, and for layers of transformers: a second each, and for each rank."""
-    if request.emulate:
-        return ()
-    of_factory = isinstance(request.model, str) and ":" in request.model
-    return ("torch._dynamo",) if of_factory else ("torch._dynamo", "executor.models.layered")
 
 
 def _free(costs: OperationCosts) -> OperationCosts:
