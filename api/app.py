@@ -113,7 +113,7 @@ def create_app(
             Middleware(Guard, settings=settings),
             Middleware(Deadlines, seconds=settings.request_seconds, respond=problem_response),
             Middleware(GZipMiddleware, minimum_size=COMPRESSED_FROM, compresslevel=4),
-            Middleware(ETags, compressed_from=COMPRESSED_FROM),
+            Middleware(ETags, compressed_from=COMPRESSED_FROM, kept=running.answers),
         ],
     )
     app.state.service = running

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -14,6 +14,8 @@ from api.bell import Bell
 from api.settings import Settings
 from api.storage.database import Database
 from api.studies.kept_timelines import KeptTimelines
+from api.web.etags import MOST_BYTES, SentAnswer
+from api.web.kept import Kept
 
 
 def now() -> datetime:
@@ -32,6 +34,8 @@ class Service:
     """Rings when there may be a job to claim, or a study got on."""
     timelines: KeptTimelines = field(default_factory=KeptTimelines)
     """Those that were looked at lately."""
+    answers: Kept[SentAnswer] = field(default_factory=partial(Kept, most_bytes=MOST_BYTES))
+    """What was said lately about studies that have ended."""
     rates: Rates = field(default_factory=Rates)
     """What is left of callers' budgets for expensive calls."""
     expects_worker: bool = False

@@ -12,14 +12,15 @@ from api.web.etags import require_news
 
 
 def require_news_of_study(request: Request, study_id: str, service: ServiceDependency) -> None:
-    """Raise NotModified where the client has this answer about a study that has ended; plans stay unread."""
+    """Raise AlreadyAnswered where this answer about a study that has ended is there; no plan is read."""
     with service.database.reading() as session:
         found = session.execute(
             select(Study.status, Study.updated_at).where(Study.id == study_id)
         ).one_or_none()
     if found is not None and found.status in FINAL:
         address = f"{request.scope.get('root_path', '')} {request.url.path}?{request.url.query}"
-        require_news(request.headers, f"{_release()} {address} {found.status} {found.updated_at.isoformat()}")
+        version = f"{_release()} {address} {found.status} {found.updated_at.isoformat()}"
+        require_news(request.headers, version, service.answers)
 
 
 NEWS = Depends(require_news_of_study)

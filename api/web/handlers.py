@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from api.access import audit
 from api.operations.metrics import DATABASE_ERRORS
 from api.web import request_record
-from api.web.etags import NotModified
+from api.web.etags import AlreadyAnswered
 from api.web.headers import secure
 from api.web.methods import methods_of
 from api.web.pages import error_page, sign_in_page, wants_page
@@ -60,7 +60,7 @@ def install(app: FastAPI) -> None:
         TimeoutError,
     ):
         app.add_exception_handler(kind, _answer)
-    app.add_exception_handler(NotModified, _answer_not_modified)
+    app.add_exception_handler(AlreadyAnswered, _answer_again)
     app.add_exception_handler(Exception, _answer_defect)
 
 
@@ -102,8 +102,10 @@ def _answer(request: Request, error: Exception) -> Response:
     return error_page(request, problem)
 
 
-async def _answer_not_modified(_: Request, __: Exception) -> Response:
-    return Response(status_code=304)
+async def _answer_again(_: Request, there: Exception) -> Response:
+    if not isinstance(there, AlreadyAnswered):
+        raise there
+    return there.response()
 
 
 def _note_refusal(request: Request, problem: Problem) -> None:

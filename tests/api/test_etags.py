@@ -46,6 +46,29 @@ def test_a_finished_study_is_not_read_again(client: TestClient, submit: Submit, 
     assert not any("plan" in statement for statement in asked)
 
 
+def test_an_answer_about_a_finished_study_is_made_once(
+    client: TestClient, submit: Submit, service: Service
+) -> None:
+    """For whoever asks, compressed or not, until the study is gone; another query is another answer."""
+    study = submit(**BERT)
+    for headers in ({}, {"Accept-Encoding": "identity"}):
+        first = get(client, study["links"]["self"], **headers)
+        kept = service.answers.bytes
+        again = get(client, study["links"]["self"], **headers)
+        assert service.answers.bytes == kept > 0
+        assert again.json() == first.json() == study
+        names = {"etag", "vary", "content-length", "content-encoding", "content-type"}
+        assert {name: again.headers.get(name) for name in names} == {
+            name: first.headers.get(name) for name in names
+        }
+    few = get(client, f"{study['links']['self']}/candidates?limit=1").json()
+    more = get(client, f"{study['links']['self']}/candidates?limit=2").json()
+    assert (len(few["items"]), len(more["items"])) == (1, 2)
+    assert get(client, f"{study['links']['self']}/export/none", "*").status_code == 404
+    client.delete(study["links"]["self"])
+    assert get(client, study["links"]["self"]).status_code == 404
+
+
 def test_another_encoding_is_another_answer(sqlite_client: TestClient) -> None:
     """A strong tag names bytes; who has either is told that nothing changed."""
     plain = get(sqlite_client, "/v1/catalogue", **{"Accept-Encoding": "identity"})

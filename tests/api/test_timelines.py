@@ -201,7 +201,7 @@ def test_what_is_kept_is_bounded() -> None:
     assert json.loads(
         gzip.decompress(kept.find("long", lambda: {"all": [number**9 for number in range(99)]}))
     )
-    assert kept.kept_bytes == 0
+    assert 0 < kept.kept_bytes <= 70
 
 
 def test_a_trial_shows_what_it_recorded(sqlite_service: Service) -> None:
