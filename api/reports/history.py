@@ -30,6 +30,8 @@ class Moment:
     line: str
     words: str
     is_bad: bool = False
+    joined: str = ""
+    """Moments of a line are joined where this is equal."""
 
 
 @dataclass
@@ -97,7 +99,9 @@ def _picture(
     keys = []
     for line, colour in zip(lines, COLOURS, strict=False):
         those = sorted((m for m in drawn if m.line == line), key=lambda m: m.at)
-        plot.line([(m.at.timestamp(), m.value) for m in those], colour=colour)
+        for joined in dict.fromkeys(m.joined for m in those):
+            stretch = [(m.at.timestamp(), m.value) for m in those if m.joined == joined]
+            plot.line(stretch, colour=colour)
         for m in those:
             shape = "cross" if m.is_bad else "full"
             point = (m.at.timestamp(), m.value)
@@ -121,6 +125,7 @@ def _planned(studies: Sequence[Study]) -> list[Moment]:
             line=_question(study),
             words=f"{study.created_at:%Y-%m-%d %H:%M}, {study.name or 'a study'}: {_answer(study.answer)}",
             is_bad=entries[study.id].is_worse,
+            joined=canonical_json(study.request),
         )
         for study in studies
         if study.answer
