@@ -12,6 +12,7 @@ from api.web.assets import asset
 SCRIPTS = (
     "report.js",
     "save.js",
+    "rejected.js",
     "timeline_picture.js",
     "timeline_memory.js",
     "timeline_words.js",

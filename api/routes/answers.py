@@ -59,14 +59,18 @@ def list_rejected(
     cursor: Position = None,
     limit: Limit = 100,
 ) -> JSONResponse:
-    """List the configurations that were not taken, each with its reason."""
+    """List the configurations that were not taken, each with its reason.
+
+    Where a whole layout was rejected the schedule is null: it is among those of every schedule.
+    """
     with service.database.reading() as session:
         rejected = studies.find_plan(session, study_id)["rejected"]
     wanted = [
         each
         for each in rejected
         if kind in {None, each["kind"]}
-        and _is(each["configuration"], schedule=schedule, width=width, depth=depth)
+        and (schedule is None or each["configuration"].get("schedule") in {None, schedule})
+        and _is(each["configuration"], width=width, depth=depth)
     ]
     return JSONResponse(slice_page(wanted, cursor=cursor, limit=limit))
 

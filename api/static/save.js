@@ -53,6 +53,7 @@
     }
   }
 
+  window.held = { inflate };
   for (const hidden of document.querySelectorAll("[data-needs-script]")) hidden.hidden = false;
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-file]:is(button), [data-trace], button.save");

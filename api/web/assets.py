@@ -23,6 +23,7 @@ NAMES = (
     "timeline_lanes.js",
     "what_if.js",
     "save.js",
+    "rejected.js",
     "timeline_words.js",
     "timeline.js",
     "form_request.js",

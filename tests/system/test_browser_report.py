@@ -79,9 +79,19 @@ def test_what_cannot_be_planned_is_told_as_text(visit: Visit) -> None:
         assert page.evaluate("document.activeElement.name") == name
 
 
+def why_not_gems(page: Page) -> str:
+    """What the page says when it is asked why GEMS was not taken with so many ranks."""
+    page.get_by_label("Why not").select_option("gems")
+    page.get_by_label("and D =").fill("3")
+    expect(page.locator("#found-status")).to_contain_text("shown")
+    expect(page.locator("#found tbody tr").first).to_contain_text("W=10 × D=3")
+    return page.locator("#found").inner_text()
+
+
 def test_the_report_is_taken_along_and_opens_offline(visit: Visit, browser: Browser, tmp_path: Path) -> None:
-    """With every table, the plan and a second lane inside, without a network."""
+    """With every table, the plan, a second lane and each reason inside, without a network."""
     page = open_report(visit)
+    reasons = why_not_gems(page)
     with page.expect_download() as download:
         page.get_by_role("link", name="This report, one file").click()
     file = tmp_path / "report.html"
@@ -102,6 +112,7 @@ def test_the_report_is_taken_along_and_opens_offline(visit: Visit, browser: Brow
     assert saved["Rejected, CSV"] == online
     assert len(list(csv.reader(online.decode().splitlines()))) == 1 + len(plan["rejected"])
     assert len(json.loads(saved["Timeline, Perfetto"])["traceEvents"]) > plan["chosen"]["depth"]
+    assert why_not_gems(opened) == reasons
     opened.get_by_label("Compare with").select_option(index=1)
     expect(opened.locator("#timeline-canvas")).to_have_attribute("data-lanes", "2")
     assert opened.locator("#what-if").count() == 0
