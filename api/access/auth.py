@@ -1,6 +1,6 @@
 """Who is calling, and may they? By a key, by a session in a cookie, or as nobody while there are no keys."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated
@@ -100,10 +100,11 @@ def _require_own_page(request: Request) -> None:
         )
 
 
-def allow(scope: Scope) -> Callable[..., Caller]:
+def allow(scope: Scope) -> Callable[..., Awaitable[Caller]]:
     """A dependency that gives the caller, and raises ForbiddenProblem without that scope."""
 
-    def caller_with_scope(caller: Annotated[Caller, Depends(authenticate)]) -> Caller:
+    # Not worth a thread: it looks at what is there.
+    async def caller_with_scope(caller: Annotated[Caller, Depends(authenticate)]) -> Caller:
         if scope in caller.scopes:
             return caller
         has = ", ".join(name for name in Scope if name in caller.scopes)
