@@ -42,6 +42,7 @@ EXCUSED = {
 SERVICE = "127.0.0.1:8000"
 """Where pages find the service; the tests' own has another port."""
 FOLDERS = "api|benchmarks|cli|docs|examples|executor|migrations|profiles|tests|tuner"
+PATIENCE_S = 900
 _SERVES = re.compile(r"^(\.venv/bin/)?chimera serve\b.*$", flags=re.MULTILINE)
 _PATH = re.compile(rf"(?:{FOLDERS})/[\w./-]+\.(?:py|md|json|toml|yml|sh|sbatch|js|css|html)")
 _NAMED_SO = re.compile(r"(?:\.venv/bin/)?chimera [a-z]")
@@ -92,7 +93,13 @@ def run_page(page: str, folder: Path, *, service: str | None, with_long: bool) -
         script = _SERVES.sub("", script).replace(SERVICE, service)
     for command in (["bash", "-c", script], [sys.executable, "-P", "-c", program]):
         done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=280
+            command,
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
         )
         assert done.returncode == 0, f"{page}: {done.stderr[-3000:]}\n{done.stdout[-500:]}"
     for block in chosen:
@@ -162,6 +169,7 @@ def test_what_a_page_shows_runs(page: str, tmp_path: Path, request: pytest.Fixtu
 
 
 @pytest.mark.long
+@pytest.mark.timeout(2 * PATIENCE_S)
 @pytest.mark.parametrize("page", [page for page in PAGES if _runs(page, long=True)])
 def test_what_a_page_shows_runs_where_it_takes_long(
     page: str, tmp_path: Path, request: pytest.FixtureRequest
