@@ -4,11 +4,21 @@
 (function () {
   const form = document.getElementById("find-rejected");
   if (!form) return;
-  const status = document.getElementById("found-status"), table = document.getElementById("found");
-  const body = table.querySelector("tbody"), further = document.getElementById("found-more");
+  const status = document.getElementById("found-status");
   const names = Object.fromEntries([...form.elements.schedule.options].map((option) => [option.value, option.textContent]));
   const SHOWN = 50; // Rows at a time.
-  let asked = 0, waiting = null, cursor = null, whole = null;
+  let asked = 0, waiting = null, cursor = null, whole = null, table = null, body = null, further = null;
+
+  // The table comes with the first rows.
+  function prepare() {
+    if (table) return;
+    const rows = document.getElementById("found-rows");
+    rows.replaceWith(rows.content);
+    table = document.getElementById("found");
+    body = table.querySelector("tbody");
+    further = document.getElementById("found-more");
+    further.addEventListener("click", () => find(cursor));
+  }
 
   function wanted() {
     const found = {};
@@ -63,6 +73,7 @@
       if (!Object.keys(filters).length) { clear(); return; }
       const page = await (form.dataset.source ? fromService : fromFile)(filters, from);
       if (mine !== asked) return;
+      prepare();
       if (!from) body.replaceChildren();
       page.items.forEach(add);
       cursor = page.next;
@@ -77,9 +88,10 @@
   }
 
   function clear() {
+    status.textContent = "";
+    if (!table) return;
     body.replaceChildren();
     table.hidden = further.hidden = true;
-    status.textContent = "";
   }
 
   form.addEventListener("input", () => {
@@ -87,5 +99,4 @@
     waiting = setTimeout(find, 250);
   });
   form.addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(waiting); find(); });
-  further.addEventListener("click", () => find(cursor));
 })();
