@@ -103,10 +103,13 @@ def restore(
 
 def load(address: str, path: Path) -> None:
     """Fill an empty database as its release left it, and leave its revision as it was."""
+    revision = check_backup(path).header.revision
     engine = open_engine(address)
-    with migrating(engine) as connection:
-        _load(connection, path, revision=check_backup(path).header.revision, progress=lambda *_: None)
-    engine.dispose()
+    try:
+        with reported(engine), migrating(engine) as connection:
+            _load(connection, path, revision=revision, progress=lambda *_: None)
+    finally:
+        engine.dispose()
 
 
 def _load(connection: Connection, path: Path, *, revision: str, progress: Progress) -> None:
