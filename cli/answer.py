@@ -12,6 +12,8 @@ from tuner.plan import Candidate, Chosen, ClusterNote, Plan, Rejected, SmallestC
 SHOWN_CANDIDATES = 10
 SHOWN_REASONS = 3
 _NOTHING_S = 1e-9
+_AS_FAST = 0.0005
+"""A difference in throughput that is rounded to nothing."""
 
 
 def describe(plan: Plan, search_s: float | None, *, explain: bool = False) -> Iterator[str]:
@@ -137,6 +139,11 @@ def _costs(plan: Plan) -> Iterator[str]:
             f"  greedy      --search exhaustive finds one that is {percent(plan.greedy_regret)} faster: "
             f"{configuration(plan.greedy_best)}"
         )
+    elif plan.greedy_choice and plan.chosen:
+        greedy, chosen = plan.greedy_choice.predicted, plan.chosen.predicted
+        more = chosen.throughput_samples_per_s / greedy.throughput_samples_per_s - 1
+        told = f"would choose {configuration(plan.greedy_choice)}; this is {percent(more)} faster"
+        yield f"  greedy      {told if more > _AS_FAST else 'finds one that is as fast'}"
     elif plan.greedy_regret is not None and plan.request["search"] == "greedy":
         yield "  greedy      the exhaustive search finds nothing faster"
     if plan.target_cost is not None and plan.request["runs_on"] != "any":

@@ -36,6 +36,15 @@ def test_what_greedy_loses_is_told_with_the_better_configuration() -> None:
     assert "finds nothing faster" in tell(make_plan(make_candidate()))
 
 
+def test_an_exhaustive_search_tells_what_greedy_would_choose() -> None:
+    """By how much it is slower, or that it is as fast."""
+    slower = make_candidate(micro_batch_size=2, predicted=make_prediction(iteration_s=2.1))
+    text = tell(make_plan(make_candidate(), greedy_choice=slower))
+    assert "greedy      would choose dapple with W=2" in text
+    assert "this is 5.0 % faster" in text
+    assert "as fast" in tell(make_plan(make_candidate(), greedy_choice=make_candidate()))
+
+
 def test_idle_devices_are_told() -> None:
     """A device that is paid for and not used is in the answer."""
     assert "8 of 8 used, none idle" in tell(make_plan(make_candidate()))
