@@ -67,7 +67,8 @@ class JsonLine(logging.Formatter):
         } | _told(record)
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return without_secrets(json.dumps(line, default=str))
+        # Value by value: what is struck out must not take a quotation mark along.
+        return json.dumps({name: _clean(value) for name, value in line.items()}, default=str)
 
 
 class TextLine(logging.Formatter):
@@ -102,6 +103,10 @@ def without_secrets(text: str) -> str:
     for pattern, instead in _SECRETS:
         text = pattern.sub(instead, text)
     return text
+
+
+def _clean(value: Any) -> Any:
+    return without_secrets(value) if isinstance(value, str) else value
 
 
 def _moment(record: logging.LogRecord) -> datetime:

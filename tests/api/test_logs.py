@@ -138,6 +138,8 @@ def test_what_looks_like_a_secret_is_struck_out(line: type[logging.Formatter], t
         )
     written = line().format(record)
     assert secret not in written
+    if line is JsonLine:
+        assert "***" in json.loads(written)["message"]
     assert "***" in written
     assert without_secrets("nothing to hide") == "nothing to hide"
 
