@@ -87,6 +87,7 @@ def ended(client: ServiceClient, job_id: str) -> JobDocument:
     return until(lambda: finished(client.job(job_id)), what=f"job {job_id} ends")
 
 
+@pytest.mark.parametrize("site", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True)
 def test_a_model_is_measured_once_and_a_study_tries_it(site: Site) -> None:
     """A config.json that nobody has seen becomes a profile, which a study finds: it only runs its trial."""
     site.start_api()
