@@ -16,7 +16,7 @@ from api.web import request_record
 from api.web.etags import AlreadyAnswered
 from api.web.headers import secure
 from api.web.methods import methods_of
-from api.web.pages import error_page, sign_in_page, wants_page
+from api.web.pages import error_page, is_visit, sign_in_page, wants_page
 from api.web.problems import (
     BY_STATUS,
     MEDIA_TYPE,
@@ -97,7 +97,7 @@ def _answer(request: Request, error: Exception) -> Response:
     _note_refusal(request, problem)
     if not wants_page(request):
         return problem_response(problem)
-    if isinstance(problem, UnauthorizedProblem) and request.method == "GET":
+    if isinstance(problem, UnauthorizedProblem) and is_visit(request):
         return sign_in_page(request)
     return error_page(request, problem)
 

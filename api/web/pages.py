@@ -21,6 +21,11 @@ def wants_page(request: Request) -> bool:
     return not path.startswith("/v1") and "text/html" in request.headers.get("accept", "")
 
 
+def is_visit(request: Request) -> bool:
+    """Whether a person goes to the page; a script that fetches it could do nothing with another one."""
+    return request.method == "GET" and request.headers.get("sec-fetch-mode", "navigate") == "navigate"
+
+
 def error_page(request: Request, problem: Problem) -> HTMLResponse:
     """A problem as a page."""
     base = str(request.scope.get("root_path", "")).rstrip("/")

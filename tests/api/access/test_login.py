@@ -112,6 +112,14 @@ def test_a_form_from_elsewhere_signs_nobody_in(sqlite_service: Service) -> None:
     assert COOKIE not in client.cookies
 
 
+def test_a_script_whose_session_ended_hears_so(sqlite_service: Service) -> None:
+    """It would put the form that takes a key into its page; a person is led there."""
+    make_key(sqlite_service, "read")
+    browser = Browser(sqlite_service)
+    for mode, status in (("navigate", 303), ("cors", 401), ("same-origin", 401)):
+        assert browser.client.get("/", headers={"Sec-Fetch-Mode": mode}).status_code == status
+
+
 @pytest.mark.parametrize("form", [{}, {"csrf": "x"}, {"csrf": "0" * 64}])
 def test_only_its_own_page_signs_a_browser_out(sqlite_service: Service, form: dict[str, str]) -> None:
     """And a browser that is not signed in just goes to the form."""
