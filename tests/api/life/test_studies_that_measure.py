@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import func, select
 from starlette.testclient import TestClient
 
+from api.operations.metrics import REGISTRY
 from api.service import Service
 from api.storage.tables import JobRow, StudyTrial
 from profiles.library import load_model_preset
@@ -47,8 +48,14 @@ def read(client: TestClient, study: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def trials_counted() -> float:
+    """How many that went well this process has told Prometheus of."""
+    return REGISTRY.get_sample_value("chimera_trials_total", {"status": "ok"}) or 0.0
+
+
 def test_a_study_measures_and_the_next_one_does_not_measure_again(client: TestClient, pool: Pool) -> None:
     """Model and links once, then trials; the fastest measured is chosen, exported, and told with errors."""
+    counted = trials_counted()
     study = begin(client)
     assert study["status"] == "profiling"
     assert "profile_model job" in study["waiting_for"]
@@ -59,6 +66,7 @@ def test_a_study_measures_and_the_next_one_does_not_measure_again(client: TestCl
     assert (done["status"], done["waiting_for"], done["error"]) == ("done", None, None)
     tuning = done["tuning"]
     assert [trial["status"] for trial in tuning["trials"]] == ["ok"] * 3
+    assert trials_counted() == counted + 3
     assert tuning["winner"]["configuration"] == tuning["trials"][0]["configuration"]
     assert tuning["winner"]["throughput_samples_per_s"] == pytest.approx(16 / 0.11)
     assert 0 < tuning["model_error"]["after"] < tuning["model_error"]["before"]
