@@ -4,7 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import LargeBinary, String
+from sqlalchemy import Index, LargeBinary, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from api.storage.access_tables import AuditEntry, BrowserSession
@@ -47,6 +47,7 @@ class StoredDocument(Table):
     """A profile, cluster or set of measurements, found by the SHA-256 of its canonical text."""
 
     __tablename__ = "documents"
+    __table_args__ = (Index(None, "kind", "name", "created_at"),)
 
     kind: Mapped[DocumentKind] = mapped_column(choice(DocumentKind), primary_key=True)
     id: Mapped[str] = mapped_column(String(64), primary_key=True)

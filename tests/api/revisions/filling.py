@@ -20,6 +20,7 @@ from api.storage.tables import ApiKey
 from tests.api.conftest import NO_FIT, TINY, connect
 from tests.api.life.pool import MEASURED, Pool
 from tests.api.test_calibrations import measured
+from tests.api.test_checks import CHECK
 from tests.api.test_documents import documents
 from tests.api.work.factories import add_job, make_key, post_claim, post_finish
 from tuner.attachments import Attachment
@@ -44,6 +45,7 @@ def fill(service: Service) -> TestClient:
 def _keep_documents(client: TestClient) -> None:
     for kind, document in documents().items():
         _sent(client.post(f"/v1/{kind}", json=document))
+    _sent(client.post("/v1/checks", json=CHECK))
     kept = _sent(client.post("/v1/measurements", json=measured()))
     _sent(client.post("/v1/calibrations/fit", json={"measurements": [kept["id"]]}))
 
