@@ -62,6 +62,13 @@ def test_a_change_is_planned_at_once_and_the_latest_wins(visit: Visit) -> None:
     assert page.locator("#what-if-trouble").inner_text() == ""
     page.get_by_role("button", name="As the study has it").click()
     expect(answer).to_be_hidden()
+    page.locator("#if-schedule").select_option("gems")
+    expect(answer).to_be_visible()
+    before = page.url
+    page.get_by_role("button", name="Keep as a study").click()
+    page.wait_for_url(lambda url: url != before)
+    await_report(page)
+    expect(page.locator(".hero .lede")).to_contain_text("GEMS")
 
 
 def test_what_cannot_be_planned_is_told_as_text(visit: Visit) -> None:
