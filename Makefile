@@ -23,7 +23,7 @@ RUN := $(CURDIR)/$(BIN)/python -P
 # Tests start hundreds of interpreters: each would compile the packages anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup browser demo test reference lint types format contracts pytest long test-ray test-slurm slurm gpu grid wheel-check bench clean
+.PHONY: help setup browser demo test reference lint types format contracts pytest long test-ray test-slurm slurm gpu grid wheel-check bench load clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -122,7 +122,10 @@ wheel-check: $(VENV)/.ready  ## Build the wheel and use it in an empty environme
 	@$(RUN) -m pytest tests/system/test_wheel.py $(PYTEST_ARGS)
 
 bench: $(VENV)/.ready  ## Print the numbers of every benchmark
-	@for script in $(filter-out benchmarks/gpu_checks.py benchmarks/tuned_choice.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(RUN) "$$script" $(BENCH_ARGS); done
+	@for script in $(filter-out benchmarks/gpu_checks.py benchmarks/tuned_choice.py benchmarks/service_load.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(RUN) "$$script" $(BENCH_ARGS); done
+
+load: $(VENV)/.ready  ## What the service bears on both databases, beside an empty route: about ten minutes
+	@$(RUN) benchmarks/service_load.py $(BENCH_ARGS)
 
 clean:  ## Remove everything the other targets made
 	rm -rf $(VENV) $(DEMO_VENV) dist build demo-output .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
