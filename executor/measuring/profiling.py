@@ -116,8 +116,7 @@ class _Run:
             self._probe(layers, watch=watch)
         done, total = 0, (len(sizes) + 1) * len(self.subjects)
         for size in sizes:
-            reason = self._measure_size(size, layers, watch=watch, done=done, total=total)
-            if reason is not None:
+            if reason := self._measure_size(size, layers, watch=watch, done=done, total=total):
                 self._stop(size, reason)
                 break
             done += len(self.subjects)
@@ -198,8 +197,7 @@ class _Run:
     def _probe(self, layers: dict[str, nn.Module], *, watch: Stopwatch) -> None:
         """See what one sample takes: nothing else bounds the first size. The times are dropped."""
         total = (len(self.plan.micro_batch_sizes) + 1) * len(self.subjects)
-        reason = self._measure_size(1, layers, watch=watch, done=0, total=total)
-        if reason is not None:
+        if reason := self._measure_size(1, layers, watch=watch, done=0, total=total):
             self._stop(1, reason)
         self.points.clear()
 
