@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from starlette.testclient import TestClient
 
 from api.service import Service
@@ -19,18 +18,20 @@ def get(client: TestClient, address: str, tag: str = "", **headers: str) -> Any:
     return client.get(address, headers={"If-None-Match": tag} | headers)
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_the_parts_of_a_finished_study_are_sent_once(client: TestClient, submit: Submit, part: str) -> None:
+def test_the_parts_of_a_finished_study_are_sent_once(client: TestClient, submit: Submit) -> None:
     """304 without a body for whoever has it, in one of several tags too; another part has another tag."""
     address = f"/v1/studies/{submit()['id']}"
-    first = get(client, address + part)
-    tag = first.headers["etag"]
-    assert first.status_code == 200
-    for known in (tag, f'"other", {tag}', f"W/{tag.removeprefix('W/')}"):
-        again = get(client, address + part, known)
-        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag), known
-    assert get(client, address + part, '"other"').status_code == 200
-    assert get(client, address + "/candidates?limit=2", tag).status_code == 200
+    tags = set()
+    for part in PARTS:
+        first = get(client, address + part)
+        tag = first.headers["etag"]
+        assert first.status_code == 200
+        for known in (tag, f'"other", {tag}', f"W/{tag.removeprefix('W/')}"):
+            again = get(client, address + part, known)
+            assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag), known
+        assert get(client, address + part, '"other"').status_code == 200
+        tags.add(tag)
+    assert len(tags) == len(PARTS)
 
 
 def test_a_finished_study_is_not_read_again(client: TestClient, submit: Submit, service: Service) -> None:
