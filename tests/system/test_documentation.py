@@ -43,10 +43,10 @@ SERVICE = "127.0.0.1:8000"
 """Where pages find the service; the tests' own has another port."""
 FOLDERS = "api|benchmarks|cli|docs|examples|executor|migrations|profiles|tests|tuner"
 PATIENCE_S = 900
-_SERVES = re.compile(r"^(\.venv/bin/)?chimera serve\b.*$", flags=re.MULTILINE)
+_SERVES = re.compile(r"^(\.venv[a-z-]*/bin/)?chimera serve\b.*$", flags=re.MULTILINE)
 _PATH = re.compile(rf"(?:{FOLDERS})/[\w./-]+\.(?:py|md|json|toml|yml|sh|sbatch|js|css|html)")
-_NAMED_SO = re.compile(r"(?:\.venv/bin/)?chimera [a-z]")
-_CALLED = re.compile(r"(?:^|[\s(])(?:\.venv/bin/)?chimera ([a-z][^\n|;&)#]*)")
+_NAMED_SO = re.compile(r"(?:\.venv[a-z-]*/bin/)?chimera [a-z]")
+_CALLED = re.compile(r"(?:^|[\s(])(?:\.venv[a-z-]*/bin/)?chimera ([a-z][^\n|;&)#]*)")
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def make_place(folder: Path) -> dict[str, str]:
     """A checkout as pages find it: `chimera` on the path and in .venv, and the examples."""
     for name, command in (("chimera", CHIMERA), ("python", (sys.executable,))):
-        for place in (folder / "bin" / name, folder / ".venv" / "bin" / name):
+        for bin_folder in ("bin", ".venv/bin", ".venv-demo/bin"):
+            place = folder / bin_folder / name
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
             place.chmod(0o755)
