@@ -17,10 +17,7 @@ from api.service import Service
 from api.settings import Settings
 from api.storage.database import open_database, upgrade
 from tests.databases import postgres_database
-from tuner.inputs import Library
-from tuner.plan import Plan
-from tuner.planning import answer
-from tuner.request import PlanRequest
+from tests.plans import answer_once
 
 ORIGIN = "http://127.0.0.1"
 BERT: dict[str, Any] = {"model": "bert-48", "cluster": "piz-daint", "devices": 32, "mini_batch_size": 512}
@@ -45,19 +42,9 @@ class Clock:
 
 @pytest.fixture(scope="session", autouse=True)
 def plans_made_once() -> Iterator[None]:
-    """Have the tuner plan an equal question once: that it gives the same plan again is for its own tests."""
-    made: dict[tuple[str, ...], Plan] = {}
-
-    def once(request: PlanRequest, library: Library, **known: Any) -> Plan:
-        documents = (known["profile"], known["calibration"])
-        prints = ["" if document is None else document.fingerprint() for document in documents]
-        key = (request.model_dump_json(), *prints, repr(known["trials"]))
-        if key not in made:
-            made[key] = answer(request, library, **known)
-        return made[key]
-
+    """Have the tuner plan an equal question once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planning, "answer", once)
+        patch.setattr(planning, "answer", answer_once)
         yield
 
 

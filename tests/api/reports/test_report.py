@@ -15,8 +15,8 @@ from cli.answer import describe
 from profiles import library
 from tests.api.conftest import BERT, NO_FIT
 from tests.api.page import Page
+from tests.plans import answer_once
 from tuner.plan import Plan, RankMemory, Rejected
-from tuner.planning import answer
 from tuner.request import read_request
 
 ATTACK = '"><script>alert(1)</script>'
@@ -24,7 +24,7 @@ ATTACK = '"><script>alert(1)</script>'
 
 def make(**options: Any) -> Plan:
     """A plan of the paper's model, or with other options."""
-    return answer(read_request(BERT | options), library)
+    return answer_once(read_request(BERT | options), library)
 
 
 def charts(page: str) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def test_memory_left_does_not_count_the_margin_as_used() -> None:
 @pytest.mark.parametrize("options", [{}, {"devices": 1, "model": "llama-3-8b"}], ids=["more", "larger"])
 def test_the_figures_of_what_would_fit_add_up(options: dict[str, Any]) -> None:
     """What is needed and what is left are what the device has."""
-    plan = answer(read_request(NO_FIT | options), library)
+    plan = answer_once(read_request(NO_FIT | options), library)
     text = Page(render_report(plan, standalone=False)).text
     needs, has, left = (
         Decimal(re.findall(rf"{label} *([0-9.]+)", text)[0])
@@ -146,7 +146,7 @@ def test_thousands_of_rejected_are_grouped_and_cut() -> None:
 @pytest.mark.parametrize("request_", [BERT, NO_FIT], ids=["chosen", "nothing"])
 def test_the_standalone_report_is_one_file(request_: dict[str, Any]) -> None:
     """It loads nothing, allows its own scripts alone, stays under 8 MB, and equal plans give equal bytes."""
-    plan = answer(read_request(request_), library)
+    plan = answer_once(read_request(request_), library)
     page = render_report(plan, standalone=True)
     assert Page(page).loads == []
     assert page == render_report(plan, standalone=True)

@@ -14,7 +14,7 @@ from api.reports.report import render_report
 from api.reports.spreadsheets import candidates_csv, rejected_csv
 from profiles import library
 from tests.api.conftest import BERT, NO_FIT, Submit
-from tuner.planning import answer
+from tests.plans import answer_once
 from tuner.request import read_request
 
 
@@ -25,7 +25,7 @@ def read(text: str) -> list[dict[str, str]]:
 
 def test_every_candidate_and_every_rejected_configuration_is_in_its_table() -> None:
     """With full precision, units in the names, and reasons as they stand in the plan."""
-    plan = answer(read_request(BERT | {"search": "exhaustive"}), library)
+    plan = answer_once(read_request(BERT | {"search": "exhaustive"}), library)
     rows, refused = read(candidates_csv(plan)), read(rejected_csv(plan))
     assert [float(row["iteration_s"]) for row in rows] == [
         candidate.predicted.iteration_s for candidate in plan.candidates
@@ -39,7 +39,7 @@ def test_every_candidate_and_every_rejected_configuration_is_in_its_table() -> N
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", '=HYPERLINK("http://a.example")'])
 def test_a_formula_is_text(text: str) -> None:
     """An apostrophe stands in front; what follows is untouched."""
-    plan = answer(read_request(NO_FIT), library)
+    plan = answer_once(read_request(NO_FIT), library)
     plan = plan.model_copy(update={"rejected": (plan.rejected[0].model_copy(update={"reason": text}),)})
     (row,) = read(rejected_csv(plan))
     assert row["reason"] == f"'{text}"
@@ -60,7 +60,7 @@ def test_tables_are_downloaded(client: TestClient, submit: Submit) -> None:
 
 def test_a_report_in_one_file_holds_its_tables() -> None:
     """Compressed; inflated they are the plan and its CSV, byte for byte."""
-    plan = answer(read_request(BERT), library)
+    plan = answer_once(read_request(BERT), library)
     page = render_report(plan, standalone=True)
     held = dict(re.findall(r'<script type="text/plain" id="file-([a-z-]+)"[^>]*>([^<]*)</script>', page))
     inflated = {name: gzip.decompress(base64.b64decode(content)).decode() for name, content in held.items()}
