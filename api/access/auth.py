@@ -117,6 +117,17 @@ def allow(scope: Scope) -> Callable[..., Awaitable[Caller]]:
     return caller_with_scope
 
 
+def why_a_key_is_needed(service: Service) -> str | None:
+    """Why requests without a key are refused; None while they are not."""
+    if service.settings.keys_are_required or not is_loopback(service.settings.host):
+        return "this service answers to holders of a key"
+    if service.settings.require_keys is None:
+        with service.database.reading() as session:
+            if people_have_keys(session):
+                return "since its first key was made, this service needs one"
+    return None
+
+
 READING = Depends(allow(Scope.READ))
 """For routes that need not know who reads."""
 WORKING = Depends(allow(Scope.WORK))
@@ -126,12 +137,9 @@ Admin = Annotated[Caller, Depends(allow(Scope.ADMIN))]
 
 
 def _without_key(service: Service) -> Caller:
-    if service.settings.keys_are_required or not is_loopback(service.settings.host):
-        raise UnauthorizedProblem(f"this service answers to holders of a key: {_HOW}")
-    if service.settings.require_keys is None:
-        with service.database.reading() as session:
-            if people_have_keys(session):
-                raise UnauthorizedProblem(f"since its first key was made, this service needs one: {_HOW}")
+    reason = why_a_key_is_needed(service)
+    if reason is not None:
+        raise UnauthorizedProblem(f"{reason}: {_HOW}")
     return Caller(LOCAL_CALLER, LOCAL_CALLER, _KEYLESS)
 
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from api.access import audit
-from api.access.auth import CSRF_HEADER
+from api.access.auth import CSRF_HEADER, why_a_key_is_needed
 from api.access.keys import find_key
 from api.access.sessions import COOKIE, begin_session, csrf_token, end_session, find_session, is_token_of
 from api.service import BaseDependency, Service, ServiceDependency
@@ -123,6 +123,7 @@ def _form(
         following=own_path(following, base),
         token=csrf_token(cookie),
         trouble=trouble,
+        needed=why_a_key_is_needed(service) is not None,
         scripts=(),
     )
     set_cookie(answer, request, service.settings, name=FORM_COOKIE, value=cookie, most_s=FORM_S)

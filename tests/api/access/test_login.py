@@ -112,6 +112,14 @@ def test_a_form_from_elsewhere_signs_nobody_in(sqlite_service: Service) -> None:
     assert COOKIE not in client.cookies
 
 
+def test_where_nobody_needs_a_key_the_page_says_so(sqlite_service: Service) -> None:
+    """Until the first one is made."""
+    browser = Browser(sqlite_service)
+    assert 'href="/?name=a">read and ask' in browser.client.get("/login?next=/%3Fname%3Da").text
+    make_key(sqlite_service, "read")
+    assert "answers to holders of a key" in browser.client.get("/login").text
+
+
 def test_a_script_whose_session_ended_hears_so(sqlite_service: Service) -> None:
     """It would put the form that takes a key into its page; a person is led there."""
     make_key(sqlite_service, "read")
