@@ -2,12 +2,12 @@
 
     .venv/bin/python -P benchmarks/service_load.py [SECONDS]
 
-Requests come at fixed times from this process, on the same machine; latencies count from when they were due.
+Requests come at fixed times from this process, on the same machine; a latency counts from when one is due.
 Reads are of one study of bert-48 on 32 devices, plans are of the same question with another mini-batch and
 margin each, which no cache could answer. Limits on a quiet machine with two cores, in 60 s each: 200 reads/s
 with 95 % within 50 ms; 5 plans/s with 95 % within 400 ms; no error. Then memory over 10,000 requests, and
-studies posted while the service is killed: none that was accepted may be lost. CPU is of the service, for each
-request, beside that of the empty route.
+studies posted while the service is killed: none that was accepted may be lost. CPU is of the service for
+each request, beside that of the empty route.
 """
 
 import asyncio
