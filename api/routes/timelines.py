@@ -18,10 +18,14 @@ from tuner.traces import trace_json
 
 router = APIRouter(prefix="/v1/studies/{study_id}", tags=["answers"], dependencies=[READING, NEWS])
 
+_LAST = 1_000_000
+"""More than any plan lists, or any study tries; Postgres has no room for every whole number."""
+
 Place = Annotated[
-    int | None, Query(ge=1, description="A place in the ranked candidates instead of the choice, from 1.")
+    int | None,
+    Query(ge=1, le=_LAST, description="A place in the ranked candidates instead of the choice, from 1."),
 ]
-Number = Annotated[int | None, Query(ge=1, description="What the trial of this number recorded.")]
+Number = Annotated[int | None, Query(ge=1, le=_LAST, description="What the trial of this number recorded.")]
 
 
 @router.get("/timeline", response_model=TimelineDocument, responses=responses(404, 409, 422, 429))

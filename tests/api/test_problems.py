@@ -211,6 +211,14 @@ def test_bad_query_parameters_are_named(sqlite_client: TestClient, query: str) -
     assert query.partition("=")[0] in check(sqlite_client.get(f"/v1/studies?{query}"), status=422)
 
 
+def test_numbers_that_no_database_holds_are_named(client: TestClient) -> None:
+    """422 on each database, where what is asked for is found by a number."""
+    for name in ("candidate", "trial"):
+        for value in (0, -1, 2**31, 2**63, 10**30, "1.5", "\u0663", "nan", ""):
+            refused = client.get("/v1/studies/nothing/timeline", params={name: str(value)})
+            assert name in check(refused, status=422)
+
+
 @pytest.mark.parametrize("path", ["/v1/studies", "/v1/profiles", "/v1/clusters", "/v1/measurements"])
 @pytest.mark.parametrize("cursor", ["zzz", "", "0" * 27, "' OR 1=1", "é" * 26])
 def test_a_cursor_that_no_page_gave_is_refused(sqlite_client: TestClient, path: str, cursor: str) -> None:

@@ -26,7 +26,7 @@ def ask(site: Site, *options: str) -> int:
             *(sys.executable, "-P", "-m", "schemathesis.cli"),
             *("--config-file", str(CONFIGURATION / "schemathesis.toml")),
             *("run", f"{site.url}/openapi.json", "--checks", "all", "--seed", str(SEED)),
-            *("--header", f"Authorization: Bearer {site.admin_key}", "--request-timeout", "120"),
+            *("--header", f"Authorization: Bearer {site.admin_key}", "--request-timeout", "600"),
             *("--generation-database", "none", "--no-color", *options),
         ],
         cwd=site.folder,
