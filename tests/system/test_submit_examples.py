@@ -137,16 +137,26 @@ def test_the_prolog_speaks_to_slurm(url: str, script: Script) -> None:
     assert [line.split()[:2] for line in told.splitlines()] == [["print", "chimera:"]]
 
 
-@pytest.mark.parametrize("alive", [True, False])
-def test_the_batch_script_launches_either_way(url: str, script: Script, tmp_path: Path, alive: bool) -> None:
+@pytest.mark.parametrize("service", ["live", "dead", "silent", "busy", "fits nowhere"])
+def test_the_batch_script_launches_whatever_the_service_does(
+    url: str, script: Script, tmp_path: Path, service: str
+) -> None:
     """With what was chosen, or with the job's own; srun and scontrol stand in for Slurm's."""
     for name, body in {"srun": 'echo "$@"', "scontrol": "echo node-a"}.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / name).chmod(0o755)
-    slurm = {"SLURM_NNODES": "1", "SLURM_JOB_NODELIST": "node-a"}
-    address = url if alive else refused(script)
+    script.answers = [problem(503, "unavailable")] * 4
+    silent = next(listening := slow())
+    address = {"dead": refused(script), "silent": silent, "busy": script.url}.get(service, url)
+    slurm = {"SLURM_NNODES": "1", "SLURM_JOB_NODELIST": "node-a", "SLURM_JOB_ID": f"batch {service}"}
+    if service == "silent":
+        slurm["CHIMERA_PATIENCE"] = "1"
+    if service == "fits nowhere":
+        slurm |= {"CHIMERA_MODEL": "llama-3-70b", "CHIMERA_CLUSTER": "dgx-h100"}
     command, said = run("train.sbatch", path=f"{tmp_path}:{os.defpath}", CHIMERA_URL=address, **slurm)
+    listening.close()
+    live = service == "live"
     assert command.startswith("torchrun --nnodes 1 --nproc-per-node 8")
-    assert ("--width 8 --depth 4" in command) != alive
-    assert ("--stage-layers" in command) == alive
-    assert ("keeps its own settings" in said) != alive
+    assert ("--width 8 --depth 4" in command) != live
+    assert ("--stage-layers" in command) == live
+    assert ("keeps its own settings" in said) != live
