@@ -41,8 +41,8 @@ _BODIES = (
 
 _OPEN = frozenset({"/healthz", "/readyz"})
 """What answers everybody, also where every other address wants a key."""
-_SHARED: dict[tuple[int, ...], dict[str, Any]] = {}
-"""Documents by the identities of their routes, which are those of the process."""
+_SHARED: dict[tuple[int, ...], tuple[list[APIRoute], dict[str, Any]]] = {}
+"""Documents by the identities of their routes, which are kept beside them so that no others get these."""
 
 
 def json_body(model: type, *, example: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -59,8 +59,9 @@ class DescribedApp(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """The document, made once for all applications that share their routes."""
         if self.openapi_schema is None:
-            key = tuple(id(route) for route in self.routes if isinstance(route, APIRoute))
-            document = _SHARED.get(key) or _SHARED.setdefault(key, self._describe())
+            routes = [route for route in self.routes if isinstance(route, APIRoute)]
+            key = tuple(map(id, routes))
+            _, document = _SHARED.get(key) or _SHARED.setdefault(key, (routes, self._describe()))
             needs_keys = self.state.service.settings.keys_are_required
             self.openapi_schema = document | {"security": [{"key": []}, *([] if needs_keys else [{}])]}
         return self.openapi_schema
