@@ -92,7 +92,7 @@ def _growth(asked: Asked, read: Ask) -> str:
     """What memory does over many requests, most of them reads."""
 
     def mixed(number: int) -> tuple[str, str, dict[str, Any] | None]:
-        return _plan(number + 10_000) if number % 100 == 0 else read(number)
+        return _plan(number + 10_000) if number % 500 == 0 else read(number)
 
     asyncio.run(one_after_another(asked.address, mixed, count=WARM, at_once=4))
     before = asked.memory_bytes()
