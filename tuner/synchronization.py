@@ -92,15 +92,19 @@ class Synchronization:
 
     def _last_end(self, starts: Floats, lengths: Floats) -> Floats:
         """When the last collective of each rank ends [b, w], from [b, h, w]; at most `lanes` run at once."""
+        if starts.shape[1] == 1:
+            return np.asarray(starts[:, 0] + lengths[:, 0])
         order = np.argsort(starts, axis=1, kind="stable")
         starts = np.take_along_axis(starts, order, axis=1)
         lengths = np.take_along_axis(lengths, order, axis=1)
-        lanes = np.full((len(starts), self.lanes, starts.shape[2]), -np.inf)
+        # When each lane is free, the first to be so in front.
+        free = [np.full((len(starts), starts.shape[2]), -np.inf)] * self.lanes
         for position in range(starts.shape[1]):
-            free = lanes.argmin(axis=1)[:, None]
-            begin = np.maximum(np.take_along_axis(lanes, free, axis=1)[:, 0], starts[:, position])
-            np.put_along_axis(lanes, free, (begin + lengths[:, position])[:, None], axis=1)
-        return np.asarray(lanes.max(axis=1))
+            end = np.maximum(free[0], starts[:, position]) + lengths[:, position]
+            for lane in range(1, self.lanes):
+                free[lane - 1], end = np.minimum(free[lane], end), np.maximum(free[lane], end)
+            free[-1] = end
+        return np.asarray(free[-1])
 
 
 def _starts(scheme: Scheme, case: Case, placement: Integers, *, backward_s: Floats) -> Floats:
