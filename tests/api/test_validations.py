@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 from api.service import Service
 from tests.api.conftest import BERT, NO_FIT, TINY, connect
 from tests.api.life.pool import MEASURED, Pool
-from tests.system.test_browser import CONFIG
+from tests.system.browsing import CONFIG
 
 WRONG: list[Any] = [
     [],

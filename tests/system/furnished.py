@@ -14,10 +14,9 @@ from profiles import library
 from tests.api.conftest import TINY, Clock, connect
 from tests.api.life.pool import LINK, MEASURED, Pool, profile
 from tests.api.work.factories import add_job, claim_of, post_claim, post_finish, worker
+from tests.system.browsing import ATTACK
 from tuner.messages import DeviceGroup, Failed, JobKind
 
-ATTACK = '"><img src=x onerror="document.title=1"><script>document.title=1</script>'
-"""What would change the title, were it not shown as text."""
 LINES = f"{ATTACK} {'a-long-word-' * 8}"
 
 

@@ -1,53 +1,18 @@
 """Can a person use the pages: ask, read the answer, see why, take the launch settings along?"""
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, expect
 
 from api.reports.report import render_report
 from profiles import library
+from tests.system.browsing import ATTACK, CONFIG, Visit, ask, await_report, screenshots
 from tuner.planning import answer
 from tuner.request import read_request
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-FLAGS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-)  # fmt: skip
-ROOT = Path(__file__).parents[2]
-ATTACK = '"><img src=x onerror="document.title=1"><script>document.title=1</script>'
-CONFIG = {
-    "model_type": "llama", "hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 8,
-    "num_attention_heads": 8, "num_key_value_heads": 8, "vocab_size": 1000, "max_position_embeddings": 512,
-}  # fmt: skip
-
-
-@dataclass
-class Visit:
-    """A page of the service in a browser, and what went wrong on it."""
-
-    page: Page
-    base: str
-    faults: list[str] = field(default_factory=list)
-
-    def open(self, path: str = "/") -> Page:
-        """Go there and wait until everything is loaded."""
-        self.page.goto(self.base + path, wait_until="networkidle")
-        return self.page
-
-    def overflow(self) -> int:
-        """Pixels by which the page is wider than the window."""
-        return int(
-            self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        )
 
 
 TOUCHES = """(bar) => {
@@ -58,80 +23,6 @@ TOUCHES = """(bar) => {
   });
 }"""
 """Whether the Copy button covers a tab."""
-
-expect.set_options(timeout=30_000)  # as long as the browser itself waits for what a busy machine draws
-
-
-def screenshots() -> Path:
-    """Where pictures of pages are kept, for people and CI to look at."""
-    folder = Path(os.environ.get("SCREENSHOT_FOLDER", ROOT / "test-results" / "screenshots"))
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def serving(folder: Path) -> Iterator[str]:
-    """The address of a service in a process of its own, on the database in a folder, as long as it runs."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("CHIMERA_")}
-    environment["CHIMERA_DATABASE_URL"] = f"sqlite:///{folder}/chimera.db"
-    environment["CHIMERA_REQUIRE_KEYS"] = "false"
-    command = [sys.executable, "-P", "-m", "cli.main", "serve", "--port", "0", "--json"]
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=log, text=True
-        )
-        try:
-            told = process.stdout.readline() if process.stdout else ""
-            assert told, (folder / "log").read_text()
-            yield json.loads(told)["url"]
-        finally:
-            process.terminate()
-            process.communicate(timeout=60)
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a service on a database of its own."""
-    yield from serving(tmp_path_factory.mktemp("service"))
-
-
-@pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Browser]:
-    """A headless Chromium."""
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
-        yield started
-        started.close()
-
-
-@pytest.fixture
-def visit(browser: Browser, service: str) -> Iterator[Visit]:
-    """A page whose errors fail the test: scripts that throw, files that miss, policies that break."""
-    page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
-    visited = Visit(page, service)
-
-    def note(message: ConsoleMessage) -> None:
-        # The browser notes each refused request by itself.
-        if message.type in {"error", "warning"} and "status of 4" not in message.text:
-            visited.faults.append(message.text)
-
-    page.on("console", note)
-    page.on("pageerror", lambda error: visited.faults.append(str(error)))
-    yield visited
-    page.context.close()
-    assert visited.faults == []
-
-
-def ask(page: Page, **fields: str) -> None:
-    """Fill in the form and send it."""
-    for name, value in fields.items():
-        page.fill(f"#{name}", value)
-    page.get_by_role("button", name="Find the layout").click()
-
-
-def await_report(page: Page) -> None:
-    """Wait until the report and its charts are there."""
-    page.wait_for_url("**/studies/*")
-    page.wait_for_selector("html[data-drawn=true]")
 
 
 def test_a_study_is_asked_for_and_its_report_read(visit: Visit) -> None:

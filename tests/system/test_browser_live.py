@@ -1,33 +1,16 @@
 """Does the page of a study follow it while it goes on, and become its report?"""
 
-from collections.abc import Iterator
-
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from api.service import now
 from api.storage.identifiers import new_identifier
 from tests.api.life.pool import MEASURED, result_of
 from tests.system.site import Site
-from tests.system.test_browser import FLAGS
 from tuner.client import ServiceClient
 from tuner.messages import DeviceGroup, Done, WorkerInventory
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-
-@pytest.fixture
-def page(chromium: str) -> Iterator[Page]:
-    """A page of a browser, whose faults fail the test."""
-    faults: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
-        made = browser.new_page()
-        made.on("pageerror", lambda error: faults.append(str(error)))
-        made.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
-        yield made
-        browser.close()
-    assert faults == []
 
 
 def test_the_page_of_a_study_follows_it(

@@ -1,39 +1,18 @@
 """Can a person sign in on the page that says who they are, and leave again?"""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from api.access import keys
 from api.access.keys import Scope
 from api.service import now
+from tests.system.browsing import ATTACK, ask, await_report
 from tests.system.site import Site
-from tests.system.test_browser import ATTACK, FLAGS, ask, await_report
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-
-@pytest.fixture
-def page(chromium: str) -> Iterator[Page]:
-    """A page of a browser, whose faults fail the test."""
-    faults: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
-        made = browser.new_page()
-        made.on("pageerror", lambda error: faults.append(str(error)))
-        # The browser notes each refused request by itself.
-        made.on(
-            "console",
-            lambda said: (
-                faults.append(said.text) if said.type == "error" and " 401 " not in said.text else None
-            ),
-        )
-        yield made
-        browser.close()
-    assert faults == []
 
 
 def test_a_person_signs_in_asks_and_leaves(sqlite_site: Site, page: Page, tmp_path: Path) -> None:

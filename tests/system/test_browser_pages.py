@@ -4,13 +4,11 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from tests.system.accessibility import faults
-from tests.system.furnished import ATTACK, Furnished, address_in, furnish
-from tests.system.test_browser import CONFIG, FLAGS, Visit, ask, await_report, screenshots, serving, visit
-
-__all__ = ["visit"]
+from tests.system.browsing import ATTACK, CONFIG, Visit, ask, await_report, screenshots, serving
+from tests.system.furnished import Furnished, address_in, furnish
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 HEAVY = {"report", "nothing-fits", "goes-on"}
@@ -39,15 +37,6 @@ def furnished(tmp_path_factory: pytest.TempPathFactory) -> Furnished:
 def service(furnished: Furnished, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a service on that database."""
     yield from serving(tmp_path_factory.getbasetemp())
-
-
-@pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Browser]:
-    """A headless Chromium."""
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
-        yield started
-        started.close()
 
 
 def look(visit: Visit, name: str, path: str, *, scheme: str) -> list[str]:

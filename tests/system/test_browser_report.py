@@ -3,28 +3,15 @@
 import csv
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.api.conftest import BERT
-from tests.system.test_browser import FLAGS, Visit, await_report, service, visit
-from tests.system.test_browser_timeline import SUBMIT
-
-__all__ = ["service", "visit"]
+from tests.system.browsing import SUBMIT, Visit, await_report
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Browser]:
-    """A headless Chromium."""
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
-        yield started
-        started.close()
 
 
 def open_report(visit: Visit) -> Page:

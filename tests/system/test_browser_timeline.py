@@ -1,30 +1,20 @@
 """Can a reader see the chosen schedule over time: drawn, zoomed, pointed at, walked with keys, offline?"""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from api.reports.report import render_report
 from api.reports.timeline import embedded_timeline
 from profiles import library
 from tests.api.conftest import BERT
-from tests.system.test_browser import FLAGS, Visit, await_report, service, visit
+from tests.system.browsing import SUBMIT, Visit, await_report
 from tuner.planning import answer
 from tuner.request import read_request
 
-__all__ = ["service", "visit"]
-
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-SUBMIT = """async (body) => {
-  const headers = { "Content-Type": "application/json" };
-  const answer = await fetch("/v1/studies", { method: "POST", headers, body: JSON.stringify(body) });
-  return (await answer.json()).links.page;
-}"""
-"""Makes a study and gives the address of its page."""
 
 FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 """Waits until what was asked for is drawn."""
@@ -44,15 +34,6 @@ LONG: dict[str, Any] = BERT | {
     "mini_batch_size": 1024, "schedules": "chimera", "depth": 32, "micro_batch_size": 1
 }  # fmt: skip
 """65,536 forwards and backwards."""
-
-
-@pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Browser]:
-    """A headless Chromium."""
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
-        yield started
-        started.close()
 
 
 def open_study(visit: Visit, **options: Any) -> Locator:
