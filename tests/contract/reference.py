@@ -38,9 +38,10 @@ def commands() -> Iterator[str]:
     yield from ("# Commands", "")
     yield "Every command has `--help`, and `--json` for one JSON document on stdout. Exit codes: 0 done, 1"
     yield "the answer is negative, 2 bad input, 3 it could not be answered."
+    # As a command has them that is started from the first one, which click keeps from the first use on.
+    settings = app.context_settings | {"terminal_width": _WIDTH, "max_content_width": _WIDTH}
     for words, command in _walk(app, ("chimera",)):
-        settings = {"terminal_width": _WIDTH, "max_content_width": _WIDTH, "show_default": True}
-        context = click.Context(command, info_name=" ".join(words), **settings)  # type: ignore[arg-type]
+        context = click.Context(command, info_name=" ".join(words), **settings)
         yield from ("", f"## {' '.join(words)}", "", "```text")
         yield from (line.rstrip() for line in command.get_help(context).splitlines())
         yield "```"
