@@ -57,8 +57,7 @@ class Settings(BaseModel):
     rate_burst: Annotated[int, Field(ge=1, le=1_000_000)] = 120
     """As many of them may come at once before the rate counts."""
     work_at_once: Annotated[int, Field(ge=1, le=32)] = 1
-    """Expensive calls that a process works on at a time; others wait. Two at once take 1.6 times the
-    processor time each."""
+    """Expensive calls that a process works on at once; others wait. Two need 1.6 times the CPU for each."""
     work_waiting: Annotated[int, Field(ge=0, le=10_000)] = 200
     """Expensive calls that may wait for their turn; more are answered with 503 at once."""
     request_seconds: Annotated[float, Field(ge=0.1, le=3_600)] = 60
