@@ -8,6 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+IDLE_S = 2.0
+"""Connections that were idle for longer are not used again: servers close them, uvicorn after 5 s."""
+
 Ask = Callable[[int], tuple[str, str, dict[str, Any] | None]]
 """The request of a number: method, path and body."""
 
@@ -54,12 +57,15 @@ class Connections:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+        self._idle: list[tuple[float, asyncio.StreamReader, asyncio.StreamWriter]] = []
 
     async def ask(self, message: bytes) -> tuple[int, bytes]:
         """Send a request and read its answer; raises OSError or EOFError where there is none."""
-        if self._idle:
-            reader, writer = self._idle.pop()
+        while self._idle:
+            since, reader, writer = self._idle.pop()
+            if time.perf_counter() - since < IDLE_S:
+                break
+            writer.close()
         else:
             reader, writer = await asyncio.open_connection("127.0.0.1", self.address.port)
         try:
@@ -69,12 +75,12 @@ class Connections:
         except BaseException:
             writer.close()
             raise
-        self._idle.append((reader, writer))
+        self._idle.append((time.perf_counter(), reader, writer))
         return int(head[9:12]), content
 
     def close(self) -> None:
         """Close what is idle."""
-        for _, writer in self._idle:
+        for *_, writer in self._idle:
             writer.close()
         self._idle.clear()
 
