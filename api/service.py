@@ -14,6 +14,7 @@ from api.bell import Bell
 from api.settings import Settings
 from api.storage.database import Database
 from api.studies.kept_timelines import KeptTimelines
+from api.web.addresses import base_of
 from api.web.etags import MOST_BYTES, SentAnswer
 from api.web.kept import Kept
 
@@ -59,7 +60,7 @@ async def current_service(request: Request) -> Service:
 
 async def current_base(request: Request) -> str:
     """The path under which clients see the service, without a slash at its end."""
-    return str(request.scope.get("root_path", "")).rstrip("/")
+    return base_of(request.scope)
 
 
 ServiceDependency = Annotated[Service, Depends(current_service)]

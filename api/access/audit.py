@@ -10,10 +10,10 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from api.service import Service
-from api.storage.identifiers import PATTERN, new_identifier
+from api.storage.identifiers import new_identifier
 from api.storage.tables import AuditEntry
 from api.web.deadline import current_deadline
-from api.web.paging import last_seen, page
+from api.web.paging import newest_rows, page
 from api.web.visit import Visit, begin_visit, current_visit
 
 COMMAND_LINE = "command line"
@@ -65,7 +65,7 @@ def record_refusal(service: Service, target: str | None, *, status: int) -> None
 
 def list_entries(session: Session, wanted: Filter, *, cursor: str | None, limit: int) -> dict[str, Any]:
     """A page of the log, the newest entry first."""
-    query = select(AuditEntry).order_by(AuditEntry.id.desc()).limit(limit + 1)
+    query = select(AuditEntry)
     for name in ("owner", "key_id", "action", "target"):
         value = getattr(wanted, name)
         if value is not None:
@@ -74,11 +74,8 @@ def list_entries(session: Session, wanted: Filter, *, cursor: str | None, limit:
         query = query.where(AuditEntry.at >= wanted.after)
     if wanted.before is not None:
         query = query.where(AuditEntry.at < wanted.before)
-    if cursor is not None:
-        query = query.where(AuditEntry.id < last_seen(cursor, pattern=PATTERN))
-    found = session.scalars(query).all()
-    following = found[limit - 1].id if len(found) > limit else None
-    return page([_entry(row) for row in found[:limit]], following)
+    found, following = newest_rows(session, query, AuditEntry.id, cursor=cursor, limit=limit)
+    return page([_entry(row) for row in found], following)
 
 
 def prune_entries(session: Session, *, before: datetime) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from api.storage.identifiers import PATTERN, new_identifier
+from api.storage.identifiers import new_identifier
 from api.storage.tables import ApiKey
-from api.web.paging import last_seen, page
+from api.web.paging import newest_rows, page
 from api.web.problems import InvalidProblem, NotFoundProblem
 
 LONGEST_NAME = 200
@@ -109,12 +109,8 @@ def read_key(session: Session, identifier: str) -> ApiKey:
 
 def list_keys(session: Session, *, cursor: str | None, limit: int) -> dict[str, Any]:
     """A page of keys, the newest first, revoked ones too."""
-    query = select(ApiKey).order_by(ApiKey.id.desc()).limit(limit + 1)
-    if cursor is not None:
-        query = query.where(ApiKey.id < last_seen(cursor, pattern=PATTERN))
-    found = session.scalars(query).all()
-    following = found[limit - 1].id if len(found) > limit else None
-    return page([key_entry(row) for row in found[:limit]], following)
+    found, following = newest_rows(session, select(ApiKey), ApiKey.id, cursor=cursor, limit=limit)
+    return page([key_entry(row) for row in found], following)
 
 
 def revoke_key(session: Session, identifier: str, *, now: datetime) -> ApiKey:

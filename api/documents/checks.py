@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, select, tuple_
+from sqlalchemy import Select, select
 from sqlalchemy.orm import Session, undefer
 
-from api.documents.store import entry, require_document
+from api.documents.store import entry, older_than
 from api.storage.tables import DocumentKind, StoredDocument
-from api.web.paging import FINGERPRINT, last_seen, page
+from api.web.paging import page
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,7 @@ def list_checks(
     """A page of them."""
     query = _query(wanted).limit(limit + 1)
     if cursor is not None:
-        last = require_document(session, DocumentKind.CHECK, last_seen(cursor, pattern=FINGERPRINT))
-        query = query.where(
-            tuple_(StoredDocument.created_at, StoredDocument.id) < tuple_(last.created_at, last.id)
-        )
+        query = query.where(older_than(session, DocumentKind.CHECK, cursor))
     found = session.scalars(query).all()
     following = found[limit - 1].id if len(found) > limit else None
     items = [entry(stored, base=base) | {"document": stored.document} for stored in found[:limit]]

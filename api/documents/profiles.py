@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from sqlalchemy import Select, func, or_, select, tuple_
+from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
-from api.documents.store import require_document
+from api.documents.store import older_than
 from api.storage.tables import DocumentKind, StoredDocument, Study
-from api.web.paging import FINGERPRINT, last_seen, page
+from api.web.paging import page
 
 _CONTENT = StoredDocument.document
 _FACTS = {
@@ -28,10 +28,7 @@ def list_profiles(session: Session, *, text: str | None, cursor: str | None, lim
     if text is not None:
         query = query.where(func.lower(StoredDocument.name).contains(text.lower(), autoescape=True))
     if cursor is not None:
-        last = require_document(session, DocumentKind.PROFILE, last_seen(cursor, pattern=FINGERPRINT))
-        query = query.where(
-            tuple_(StoredDocument.created_at, StoredDocument.id) < tuple_(last.created_at, last.id)
-        )
+        query = query.where(older_than(session, DocumentKind.PROFILE, cursor))
     found = [dict(row._mapping) for row in session.execute(query)]
     return page(found[:limit], found[limit - 1]["id"] if len(found) > limit else None)
 

@@ -3,13 +3,13 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select, tuple_
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, undefer
 
 from api.storage.tables import DocumentKind, StoredDocument
 from api.web.idempotency import Answer
-from api.web.paging import last_seen, page
+from api.web.paging import FINGERPRINT, last_seen, page
 from api.web.problems import InvalidProblem, NotFoundProblem
 from profiles.calibration import Calibration, CalibrationSet
 from profiles.cluster import ClusterProfile
@@ -26,7 +26,6 @@ SCHEMAS: dict[DocumentKind, type[Document]] = {
     DocumentKind.CHECK: Check,
 }
 _LONGEST_NAME = 200
-_FINGERPRINT = r"[0-9a-f]{64}"
 
 
 def read_document(kind: DocumentKind, value: Any) -> Document:
@@ -81,10 +80,16 @@ def list_documents(
         select(StoredDocument).where(StoredDocument.kind == kind).order_by(StoredDocument.id).limit(limit + 1)
     )
     if cursor is not None:
-        query = query.where(StoredDocument.id > last_seen(cursor, pattern=_FINGERPRINT))
+        query = query.where(StoredDocument.id > last_seen(cursor, pattern=FINGERPRINT))
     found = session.scalars(query).all()
     following = found[limit - 1].id if len(found) > limit else None
     return page([entry(stored, base=base) for stored in found[:limit]], following)
+
+
+def older_than(session: Session, kind: DocumentKind, cursor: str) -> ColumnElement[bool]:
+    """Where a list of the newest documents of a kind goes on; raises InvalidProblem for what is no cursor."""
+    last = require_document(session, kind, last_seen(cursor, pattern=FINGERPRINT))
+    return tuple_(StoredDocument.created_at, StoredDocument.id) < tuple_(last.created_at, last.id)
 
 
 def entry(stored: StoredDocument, *, base: str) -> dict[str, Any]:

@@ -11,9 +11,8 @@ from sqlalchemy.orm import Session, undefer
 from api.jobs import workers
 from api.jobs.history import read_history
 from api.jobs.queue import find_job
-from api.storage.identifiers import PATTERN
 from api.storage.tables import JobAttachment, JobRow
-from api.web.paging import last_seen, page
+from api.web.paging import newest_rows, page
 from api.web.problems import NotFoundProblem
 from tuner.messages import JobKind, JobStatus, WorkerInventory
 
@@ -33,16 +32,13 @@ def list_jobs(
     session: Session, wanted: Filter, *, cursor: str | None, limit: int, base: str, now: datetime
 ) -> dict[str, Any]:
     """A page of jobs, the newest first, without payload, result and history."""
-    query = select(JobRow).order_by(JobRow.id.desc()).limit(limit + 1)
+    query = select(JobRow)
     for column, value in vars(wanted).items():
         if value is not None:
             query = query.where(getattr(JobRow, column) == value)
-    if cursor is not None:
-        query = query.where(JobRow.id < last_seen(cursor, pattern=PATTERN))
-    found = session.scalars(query).all()
+    found, following = newest_rows(session, query, JobRow.id, cursor=cursor, limit=limit)
     present = workers.connected(session, now=now) if any(_waits(row) for row in found) else []
-    items = [job_entry(row, base=base, present=present) for row in found[:limit]]
-    return page(items, found[limit - 1].id if len(found) > limit else None)
+    return page([job_entry(row, base=base, present=present) for row in found], following)
 
 
 def job_document(session: Session, job_id: str, *, base: str, now: datetime) -> dict[str, Any]:

@@ -9,9 +9,8 @@ from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from api.storage.identifiers import PATTERN
 from api.storage.tables import JobRow, WorkerRow
-from api.web.paging import last_seen, page
+from api.web.paging import newest_rows, page
 from api.web.problems import ForbiddenProblem
 from tuner.messages import MAX_WAIT_S, JobKind, JobStatus, WorkerInventory
 
@@ -74,14 +73,11 @@ def list_workers(
     session: Session, *, now: datetime, connected: bool | None = None, cursor: str | None, limit: int
 ) -> dict[str, Any]:
     """A page of workers, the newest first, with the jobs that each holds; all, or those (not) connected."""
-    query = select(WorkerRow).order_by(WorkerRow.id.desc()).limit(limit + 1)
+    query = select(WorkerRow)
     if connected is not None:
         heard = WorkerRow.last_seen_at > now - SILENCE
         query = query.where(heard if connected else ~heard)
-    if cursor is not None:
-        query = query.where(WorkerRow.id < last_seen(cursor, pattern=PATTERN))
-    found = session.scalars(query).all()
-    shown = found[:limit]
+    shown, following = newest_rows(session, query, WorkerRow.id, cursor=cursor, limit=limit)
     running = select(JobRow.worker_id, JobRow.id).where(
         JobRow.status == JobStatus.RUNNING, JobRow.worker_id.in_([row.id for row in shown])
     )
@@ -89,7 +85,7 @@ def list_workers(
     for worker_id, job_id in session.execute(running):
         held.setdefault(worker_id, []).append(job_id)
     items = [_entry(row, jobs=held.get(row.id, []), now=now) for row in shown]
-    return page(items, found[limit - 1].id if len(found) > limit else None)
+    return page(items, following)
 
 
 class Need(Protocol):

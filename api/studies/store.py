@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session, undefer
 
 from api.jobs import queue
 from api.planning import plan_document
-from api.storage.identifiers import PATTERN, new_identifier
+from api.storage.identifiers import new_identifier
 from api.storage.tables import FINAL, Study, StudyStatus
 from api.studies.events import move
 from api.studies.outcomes import tuning
@@ -17,7 +17,7 @@ from api.studies.questions import Question, name_of, question_of
 from api.studies.submissions import Submission
 from api.studies.turns import lock
 from api.studies.waiting import waiting_for
-from api.web.paging import last_seen, page
+from api.web.paging import newest_rows, page
 from api.web.problems import ConflictProblem, NotFoundProblem
 from tuner.plan import Plan
 
@@ -168,7 +168,7 @@ def list_studies(
 
     `text` is part of the name or of the model's.
     """
-    query = select(Study).order_by(Study.id.desc()).limit(limit + 1)
+    query = select(Study)
     if status is not None:
         query = query.where(Study.status == status)
     if model is not None:
@@ -180,12 +180,9 @@ def list_studies(
             func.lower(column).contains(text.lower(), autoescape=True) for column in (Study.name, Study.model)
         )
         query = query.where(or_(*parts))
-    if cursor is not None:
-        query = query.where(Study.id < last_seen(cursor, pattern=PATTERN))
-    found = session.scalars(query).all()
-    following = found[limit - 1].id if len(found) > limit else None
-    waits = waiting_for(session, found[:limit], now=now)
-    return page([study_entry(study, base=base, waits=waits) for study in found[:limit]], following)
+    found, following = newest_rows(session, query, Study.id, cursor=cursor, limit=limit)
+    waits = waiting_for(session, found, now=now)
+    return page([study_entry(study, base=base, waits=waits) for study in found], following)
 
 
 def cancel_study(session: Session, identifier: str, *, now: datetime) -> Study:

@@ -4,6 +4,7 @@ from fastapi import Request
 from fastapi.responses import Response
 
 from api.settings import Settings
+from api.web.addresses import base_of
 
 
 def set_cookie(
@@ -15,7 +16,7 @@ def set_cookie(
         name,
         value,
         max_age=most_s,
-        path=_path(request),
+        path=base_of(request.scope) or "/",
         httponly=True,
         samesite="lax",
         secure=is_public_https or request.scope["scheme"] == "https",
@@ -24,8 +25,4 @@ def set_cookie(
 
 def drop_cookie(answer: Response, request: Request, *, name: str) -> None:
     """Have the browser forget it."""
-    answer.delete_cookie(name, path=_path(request), httponly=True, samesite="lax")
-
-
-def _path(request: Request) -> str:
-    return str(request.scope.get("root_path", "")).rstrip("/") or "/"
+    answer.delete_cookie(name, path=base_of(request.scope) or "/", httponly=True, samesite="lax")

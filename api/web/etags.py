@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.web.addresses import path_below
 from api.web.kept import Kept
 from api.web.visit import current_visit
 
@@ -68,8 +69,7 @@ class ETags:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on, with a name for what comes in one piece."""
-        path = scope.get("path", "").removeprefix(scope.get("root_path", ""))
-        if scope["type"] != "http" or scope["method"] != "GET" or not path.startswith("/v1/"):
+        if scope["type"] != "http" or scope["method"] != "GET" or not path_below(scope).startswith("/v1/"):
             await self.app(scope, receive, send)
             return
         await self.app(scope, receive, _Named(self, Headers(scope=scope), send))

@@ -25,6 +25,3 @@ async def read_form(request: Request) -> dict[str, str]:
     except ValueError:
         raise MalformedBodyProblem("the form cannot be read: fill it in on its page") from None
     return {name: values[0] for name, values in fields.items()}
-
-
-Form = dict[str, str]

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from api.access import audit
 from api.operations.metrics import DATABASE_ERRORS
 from api.web import request_record
+from api.web.addresses import path_below
 from api.web.etags import AlreadyAnswered
 from api.web.headers import secure
 from api.web.methods import methods_of
@@ -123,8 +124,7 @@ def _of_method(request: Request, problem: Problem) -> Problem:
     """The problem; where the method was wrong, with all that the address takes, whichever route refused."""
     if problem.status not in {NotFoundProblem.status, NotAllowedProblem.status}:
         return problem
-    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
-    taken = methods_of(path, request.app.openapi())
+    taken = methods_of(path_below(request.scope), request.app.openapi())
     if not taken or request.method in taken:
         return problem
     return NotAllowedProblem(

@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
+from api.web.addresses import base_of, path_below
 from api.web.problems import Problem
 from api.web.rendering import render
 
@@ -17,8 +18,9 @@ def page(template: str, *, base: str, status: int = 200, **context: Any) -> HTML
 
 def wants_page(request: Request) -> bool:
     """Whether a person's browser asks for a page, and not a program for the API."""
-    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
-    return not path.startswith("/v1") and "text/html" in request.headers.get("accept", "")
+    return not path_below(request.scope).startswith("/v1") and "text/html" in request.headers.get(
+        "accept", ""
+    )
 
 
 def is_visit(request: Request) -> bool:
@@ -28,7 +30,7 @@ def is_visit(request: Request) -> bool:
 
 def error_page(request: Request, problem: Problem) -> HTMLResponse:
     """A problem as a page."""
-    base = str(request.scope.get("root_path", "")).rstrip("/")
+    base = base_of(request.scope)
     answer = page("problem.html", base=base, status=problem.status, problem=problem)
     answer.headers.update(problem.headers)
     return answer
@@ -36,7 +38,7 @@ def error_page(request: Request, problem: Problem) -> HTMLResponse:
 
 def sign_in_page(request: Request) -> RedirectResponse:
     """The way to the form that takes a key, and back here."""
-    base = str(request.scope.get("root_path", "")).rstrip("/")
+    base = base_of(request.scope)
     query = request.url.query
     wanted = base + request.url.path.removeprefix(base) + (f"?{query}" if query else "")
     address = f"{base}/login?{urlencode({'next': wanted})}"

@@ -2,12 +2,16 @@
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Query
+from sqlalchemy import Select
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from api.storage.identifiers import PATTERN
 from api.web.problems import InvalidProblem
+
+Row = TypeVar("Row")
 
 MAX_LIMIT = 500
 FINGERPRINT = "[0-9a-f]{64}"
@@ -43,6 +47,22 @@ def slice_page(items: Sequence[Any], *, cursor: str | None, limit: int) -> dict[
     start = 0 if cursor is None else _position(cursor)
     end = start + limit
     return page(items[start:end], str(end) if end < len(items) else None, total=len(items))
+
+
+def newest_rows(
+    session: Session,
+    query: Select[Row],
+    identifier: InstrumentedAttribute[str],
+    *,
+    cursor: str | None,
+    limit: int,
+) -> tuple[Sequence[Row], str | None]:
+    """The rows of a page, the newest first by ids that rise with time, and where the next page starts."""
+    query = query.order_by(identifier.desc()).limit(limit + 1)
+    if cursor is not None:
+        query = query.where(identifier < last_seen(cursor, pattern=PATTERN))
+    found = session.scalars(query).all()
+    return found[:limit], getattr(found[limit - 1], identifier.key) if len(found) > limit else None
 
 
 def last_seen(cursor: str, *, pattern: str) -> str:
