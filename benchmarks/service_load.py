@@ -11,6 +11,7 @@ each request, beside that of the empty route.
 """
 
 import asyncio
+import json
 import sys
 import tempfile
 import time
@@ -154,8 +155,6 @@ async def _make_study(address: Address, key: str) -> str:
     connections.close()
     if status != 201:
         raise OSError(f"{status} {content[:200]!r}")
-    import json
-
     return str(json.loads(content)["id"])
 
 

@@ -78,7 +78,6 @@ class Baselines:
         write_whole(self.file, document.to_json() + "\n")
         count = len(document.models)
         models = f"{count} model{'s' * (count != 1)}"
-        models = f"{count} model{'s' * (count != 1)}"
         click.echo(f"Wrote the baseline of {models} to {self.file.name}: commit it", err=True)
 
 

@@ -168,12 +168,11 @@ def _question(model: CheckedModel, decided: dict[str, Any], *, cluster: str) -> 
 
 def study_of(prepared: Prepared, record: ModelRecord) -> dict[str, Any]:
     """The body that asks a service for the plan of a record, whose profile it has."""
+    from cli.sources import sendable
+
     estimated = prepared.model.on == "estimate" and prepared.given is None
     asked = _asked(prepared, prepared.source if estimated else {"profile": record.profile.fingerprint()})
-    cluster = asked.get("cluster")
-    if isinstance(cluster, dict):
-        asked["cluster"] = {"document": cluster["document"].model_dump(mode="json", exclude_none=True)}
-    return asked
+    return asked | ({"cluster": sendable(asked["cluster"])} if "cluster" in asked else {})
 
 
 def _request(prepared: Prepared, source: Any) -> PlanRequest:

@@ -86,18 +86,15 @@ class CiService:
 
     def _plan(self, studies: Any, prepared: Prepared, record: ModelRecord) -> dict[str, Any] | None:
         """The study of a model's plan, whose page is the report; None where the service refuses it."""
-        import hashlib
-
         from cli.ci_models import study_of
-        from profiles.document import canonical_json
         from tuner.client_errors import RefusedError
+        from tuner.regressions.records import fingerprint_of
 
         revision = self.origin.get("revision", "")[:12]
         name = f"{self.origin['project']} {record.name} {revision}"[:200].strip()
         body = study_of(prepared, record) | {"name": name}
-        key = hashlib.sha256(canonical_json(body).encode()).hexdigest()
         try:
-            study: dict[str, Any] = studies.submit(body, idempotency_key=key)
+            study: dict[str, Any] = studies.submit(body, idempotency_key=fingerprint_of(body))
         except RefusedError as error:
             click.echo(f"note: {record.name} has no report in the service: {error}", err=True)
             return None

@@ -83,10 +83,11 @@ def times(
 
 def _doubts(document: Profile, sheet: Accelerator) -> Iterator[str]:
     """What cannot be true of the times that were read, such as milliseconds under the name of seconds."""
+    from tuner.estimate import peak_flops_of
     from tuner.plausibility import doubts
 
     layers = {layer.type: layer for layer in document.description.layers}
-    peak = sheet.peak_flops.get(document.description.precision, sheet.peak_flops["float32"])
+    peak = peak_flops_of(sheet, document.description.precision)
     for timings in document.timings.types:
         if timings.provenance == "measured":
             yield from doubts(layers[timings.type], timings, peak_flops=peak)

@@ -117,3 +117,10 @@ def _refuse_other_documents(document: dict[str, Any], path: Path) -> None:
     for noun, keys in known.items():
         if keys <= document.keys():
             raise InputError(f"{path} is {noun}; pass a model's config.json or a profile (`chimera profile`)")
+
+
+def sendable(cluster: Any) -> Any:
+    """The `cluster` of a request as JSON: a name, or its document."""
+    if isinstance(cluster, dict):
+        return {"document": cluster["document"].model_dump(mode="json", exclude_none=True)}
+    return cluster

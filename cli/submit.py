@@ -76,15 +76,13 @@ def _header(key: str | None) -> str | None:
 
 def _body(asked: dict[str, Any], calls: StudyCalls) -> dict[str, Any]:
     """The request as the service reads it: documents inline, a profile under its id."""
-    from cli.sources import read_cluster, read_named_model
+    from cli.sources import read_cluster, read_named_model, sendable
 
     refine = {name: asked.pop(name) for name in ("trials", "device_seconds", "pool")}
     model, profile = read_named_model(asked["model"])
     if profile is not None:
         model = {"profile": calls.keep_profile(profile)}
-    cluster = read_cluster(asked["cluster"]) if asked["cluster"] else None
-    if isinstance(cluster, dict):
-        cluster = {"document": cluster["document"].model_dump(mode="json", exclude_none=True)}
+    cluster = sendable(read_cluster(asked["cluster"])) if asked["cluster"] else None
     calibration = _calibration(asked.get("calibration"))
     body = asked | {"model": model, "cluster": cluster, "calibration": calibration}
     if refine["trials"] is None and (refine["device_seconds"] or refine["pool"]):

@@ -1,5 +1,6 @@
 """How are the devices of a cluster connected, and what does its software add?"""
 
+from math import log2
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -35,6 +36,17 @@ class FitPoint(Part):
     spread: Annotated[float, Field(ge=0)]
     """Interquartile range over median."""
     repeats: PositiveCount
+
+
+def formula_factors(operation: str, processes: int) -> tuple[float, float]:
+    """What α and β·L are multiplied by: 2·log2(r) and 2·(r−1)/r of an all-reduce, half of them otherwise.
+
+    A message between two has both once.
+    """
+    if operation == "p2p":
+        return 1.0, 1.0
+    rounds = 2 if operation == "all_reduce" else 1
+    return rounds * log2(processes), rounds * (processes - 1) / processes
 
 
 class LinkFit(Part):

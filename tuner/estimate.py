@@ -74,7 +74,7 @@ def layer_time_parts(  # noqa: PLR0917 - layer, device, precision, sizes: each i
     """The terms of the roofline of `layer_times`, which are summed there."""
     sizes = np.asarray(micro_batch_sizes, dtype=np.float64)
     efficiency = accelerator.efficiency
-    peak = _peak(accelerator, precision) * efficiency.matmul_peak_share
+    peak = peak_flops_of(accelerator, precision) * efficiency.matmul_peak_share
     bandwidth = accelerator.memory_bandwidth_bytes_per_s * efficiency.bandwidth_share
     flops = np.stack([layer.forward_flops * sizes, layer.backward_flops * sizes])
     products: Seconds = np.where(flops > 0, (flops + efficiency.half_peak_flops) / peak, 0.0)
@@ -150,7 +150,7 @@ def _traffic(layer: Layer, precision: Precision, sizes: Seconds) -> tuple[Second
     return moved + weights, moved + 2 * weights
 
 
-def _peak(accelerator: Accelerator, precision: Precision) -> float:
+def peak_flops_of(accelerator: Accelerator, precision: Precision) -> float:
     """Peak FLOP/s at a precision; a device without one for it computes in float32."""
     return accelerator.peak_flops.get(precision, accelerator.peak_flops["float32"])
 

@@ -8,7 +8,7 @@ import numpy as np
 from profiles.document import Provenance, canonical_json
 from profiles.model import Layer
 from profiles.timings import LayerTimings, TypeTimings
-from tuner.estimate import layer_time_parts, layer_times
+from tuner.estimate import layer_time_parts, layer_times, peak_flops_of
 from tuner.inputs import PlanInputs
 from tuner.plausibility import doubts
 from tuner.schedules.scheme import Floats, Integers
@@ -155,8 +155,7 @@ class LayerModel:
     def _doubts(self) -> list[str]:
         """What cannot be true of the measured times."""
         inputs = self._inputs
-        peaks = inputs.accelerator.peak_flops
-        peak = peaks.get(inputs.description.precision, peaks["float32"])
+        peak = peak_flops_of(inputs.accelerator, inputs.description.precision)
         return [
             doubt
             for layer, timings in zip(self.distinct, self._timings, strict=True)

@@ -11,13 +11,12 @@ from typing import Any
 from tuner.errors import RequestError
 from tuner.schedules.program import Kind
 from tuner.timeline_document import VERSION
+from tuner.traces import NAMES, PREDICTED, THREADS
 
 MOST_EVENTS = 400_000
-PREDICTED = 1000
-"""Added to the number of a rank for what was predicted."""
-_SYNC, _NEXT = 3000, 4000
-"""Threads of collectives; see `tuner.traces`."""
-_KINDS = {"F": Kind.F, "B": Kind.B, "I": Kind.I, "W": Kind.W, "R": Kind.RECOMPUTE, "update": Kind.UPDATE}
+_KINDS = {name: kind for kind, name in NAMES.items()}
+_MOST_LANES = 1_000
+"""Threads of collectives on a rank."""
 _NAME = re.compile(r"(update|[FBIWR])[↑↓]? \d+")
 _MOST = 1_000_000
 """No rank, stage or micro-batch has a larger number."""
@@ -79,7 +78,7 @@ def _is_measured(event: Any) -> bool:
 
 def _operations(events: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for event in events:
-        names = str(event.get("name"))[:100].split(" + ") if event["tid"] < _NEXT // 4 else []
+        names = str(event.get("name"))[:100].split(" + ") if event["tid"] < THREADS["send"] else []
         matches = [_NAME.fullmatch(name) for name in names]
         arguments = event.get("args")
         if not matches or not all(matches) or not isinstance(arguments, dict):
@@ -97,7 +96,9 @@ def _operations(events: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 def _collectives(events: list[dict[str, Any]], *, stages: int) -> Iterator[dict[str, Any]]:
     for event in events:
         arguments = event.get("args")
-        if not _SYNC <= event["tid"] < _NEXT or not isinstance(arguments, dict):
+        if not THREADS["sync"] <= event["tid"] < THREADS["sync"] + _MOST_LANES or not isinstance(
+            arguments, dict
+        ):
             continue
         member, _, number = str(arguments.get("group")).partition(" ")
         group = int(number) if number.isdecimal() and len(number) < len(str(_MOST)) else 0

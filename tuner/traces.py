@@ -20,8 +20,10 @@ Event = dict[str, Any]
 
 THREADS = {"compute": 0, "send": 1000, "receive": 2000, "sync": 3000}
 """Number of each thread; further ones of the same name count on."""
+PREDICTED = 1000
+"""Added to the number of a rank for what was predicted, where a trace holds what was measured too."""
 
-_NAMES = {Kind.B: "B", Kind.F: "F", Kind.I: "I", Kind.W: "W", Kind.RECOMPUTE: "R", Kind.UPDATE: "update"}
+NAMES = {Kind.B: "B", Kind.F: "F", Kind.I: "I", Kind.W: "W", Kind.RECOMPUTE: "R", Kind.UPDATE: "update"}
 
 
 def trace_json(timeline: Timeline) -> str:
@@ -101,7 +103,7 @@ def _operation(program: Program, row: int) -> tuple[str, Event]:
     kind, arguments = Kind(program.columns.kind[row]), _arguments(program, row)
     arrow = "" if program.pipes == 1 else "↑" if arguments["pipe"] % 2 else "↓"
     number = arguments["stage" if kind == Kind.UPDATE else "micro_batch"]
-    return f"{_NAMES[kind]}{arrow} {number}", arguments
+    return f"{NAMES[kind]}{arrow} {number}", arguments
 
 
 def _arguments(program: Program, row: int) -> Event:

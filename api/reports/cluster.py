@@ -8,7 +8,7 @@ from api.reports.axes import logarithmic
 from api.reports.plots import BOTTOM, COLOURS, LEFT, RIGHT, TOP, Plot
 from api.reports.profile import find_sheet
 from api.reports.quantities import digits, percent, seconds, si
-from profiles.cluster import ClusterProfile, Link, LinkFit, Software
+from profiles.cluster import ClusterProfile, Link, LinkFit, Software, formula_factors
 
 _SAMPLES = (1e6, 100e6, 1e9)
 """Messages whose time is told, in bytes."""
@@ -53,6 +53,7 @@ def cluster_page(cluster: ClusterProfile) -> dict[str, Any]:
         "ways": [Way(title, link, how, _fits(link, title.lower())) for title, link in links.items() if link],
         "software": _software(cluster.software),
         "group": _GROUP,
+        "colours": COLOURS,
     }
 
 
@@ -89,14 +90,9 @@ def _fits(link: Link, where: str) -> Plot | None:
 
 
 def _line(fit: LinkFit) -> list[tuple[float, float]]:
-    """As the fit has it: 2·log2(r)·α + 2·(r − 1)/r·β·L, of a gather or a scatter half of it."""
-    processes, transfer = fit.processes, fit.transfer
-    steps, share = 1.0, 1.0
-    if fit.operation != "p2p":
-        steps, share = 2 * log2(processes), 2 * (processes - 1) / processes
-    if fit.operation in {"all_gather", "reduce_scatter"}:
-        steps, share = steps / 2, share / 2
-    latency_s, byte_s = steps * transfer.latency_s, share / transfer.bandwidth_bytes_per_s
+    """As the fit has it."""
+    steps, share = formula_factors(fit.operation, fit.processes)
+    latency_s, byte_s = steps * fit.transfer.latency_s, share / fit.transfer.bandwidth_bytes_per_s
     return [(p.message_bytes, max(1e-9, latency_s + p.message_bytes * byte_s)) for p in fit.points]
 
 

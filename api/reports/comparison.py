@@ -10,7 +10,8 @@ from api.reports.plots import BOTTOM, LEFT, RIGHT, TOP, Plot
 from api.reports.quantities import gigabytes, percent, rate, recompute, runs, schedule, seconds
 from api.reports.reasons import PART_NAMES, failure
 from api.reports.requests import LABELS, asked
-from tuner.plan import Candidate, Chosen, ConfigurationDocument, Plan
+from api.reports.tried import is_chosen
+from tuner.plan import Candidate, Chosen, Plan
 from tuner.tuning import Tuning
 
 LETTERS = "ABCD"
@@ -79,16 +80,12 @@ class Row:
         return len(set(self.cells)) > 1
 
 
-def _ran(tried: ConfigurationDocument, chosen: Chosen) -> bool:
-    return all(getattr(chosen, name) == value for name, value in tried.model_dump().items())
-
-
 def side(letter: str, study: dict[str, Any], *, plan: Plan | None, tuning: Tuning | None) -> Side:
     """A study as it is compared."""
     measured = [
         trial.measured
         for trial in (tuning.trials if tuning else ())
-        if trial.measured is not None and plan and plan.chosen and _ran(trial.configuration, plan.chosen)
+        if trial.measured is not None and plan and plan.chosen and is_chosen(trial.configuration, plan.chosen)
     ]
     return Side(letter, study, plan, min(measured, default=None))
 
@@ -167,7 +164,7 @@ def _figure(
         label,
         tuple(map(write, values)),
         ("", *map(_change, changes[1:])),
-        (None, *(None if abs(c) < 5e-4 else (c < 0) == less_is_better for c in changes[1:])),
+        (None, *(None if abs(c) < _EQUAL else (c < 0) == less_is_better for c in changes[1:])),
     )
 
 
@@ -234,7 +231,7 @@ def _ranks(each: Side, plan: Plan, chosen: Chosen, *, most: float) -> Plot:
             (float(rank), low, low + size / 1e9)
             for rank, (low, size) in enumerate(zip(at, sizes, strict=True))
         ]
-        plot.columns(columns, width=room * (0.86 if count > 24 else 0.68), colour=key)
+        plot.columns(columns, width=room * (0.86 if count > _MANY_RANKS else 0.68), colour=key)
         at = [high for _, _, high in columns]
     plot.limit(capacity / 1e9, text=f"capacity {gigabytes(capacity)}")
     return plot

@@ -63,9 +63,9 @@ def history_page(model: str, history: History) -> dict[str, Any]:
             picture
             for picture in (
                 _picture("Checks in CI: predicted throughput", "samples/s", _checked(history.checks)),
-                _picture("Studies: predicted throughput", "samples/s", _planned(history.studies)),
+                _picture("Studies: predicted throughput", "samples/s", _planned(studies)),
                 _picture("Trials: measured iteration", "time", _tried(history), write=_time),
-                _picture("Profiles: all layers once", "time", _timed(history.profiles), write=_time),
+                _picture("Profiles: all layers once", "time", _timed(profiles), write=_time),
             )
             if picture is not None
         ],
@@ -116,19 +116,18 @@ def _question(study: Study) -> str:
     return f"{study.devices:,} of {study.cluster}, mini-batch {study.mini_batch_size:,}"
 
 
-def _planned(studies: Sequence[Study]) -> list[Moment]:
-    entries = {row.cells["id"]: row for row in _studies(studies)}
+def _planned(rows: Sequence[Entry]) -> list[Moment]:
     return [
         Moment(
             at=study.created_at,
             value=study.answer["throughput_samples_per_s"],
-            line=_question(study),
-            words=f"{study.created_at:%Y-%m-%d %H:%M}, {study.name or 'a study'}: {_answer(study.answer)}",
-            is_bad=entries[study.id].is_worse,
-            joined=canonical_json(study.request),
+            line=row.cells["question"],
+            words=f"{study.created_at:%Y-%m-%d %H:%M}, {study.name or 'a study'}: {row.cells['answer']}",
+            is_bad=row.is_worse,
+            joined=row.cells["key"],
         )
-        for study in studies
-        if study.answer
+        for row in rows
+        if (study := row.cells["study"]).answer
     ]
 
 
@@ -148,7 +147,7 @@ def _studies(studies: Sequence[Study]) -> list[Entry]:
             value = study.answer["throughput_samples_per_s"]
             key = canonical_json(study.request)
             row.change = value / before[key] - 1 if key in before else None
-            row.cells["answer"] = _answer(study.answer)
+            row.cells |= {"answer": _answer(study.answer), "key": key}
             before[key] = value
         rows.append(row)
     return rows[::-1]
@@ -174,17 +173,16 @@ def _machine(profile: Profile) -> str:
     return f"{timings.accelerator}, {timings.precision}, {timings.sequence_length:,} tokens"
 
 
-def _comparable(profiles: Sequence[Kept]) -> dict[str, int]:
+def _comparable(profiles: Sequence[Kept], totals: Sequence[dict[int, float]]) -> dict[str, int]:
     """For each kind of machine the largest micro-batch that all of its profiles have."""
     common: dict[str, set[int]] = {}
-    for kept in profiles:
-        sizes = set(whole_model_s(kept.document))
-        key = _machine(kept.document)
+    for kept, total in zip(profiles, totals, strict=True):
+        sizes, key = set(total), _machine(kept.document)
         common[key] = common[key] & sizes if key in common else sizes
     return {key: max(sizes) for key, sizes in common.items() if sizes}
 
 
-def _timed(profiles: Sequence[Kept]) -> list[Moment]:
+def _timed(rows: Sequence[Entry]) -> list[Moment]:
     return [
         Moment(
             at=row.cells["at"],
@@ -194,19 +192,20 @@ def _timed(profiles: Sequence[Kept]) -> list[Moment]:
             + (f", {percent(-row.change)} slower than before" if row.is_worse and row.change else ""),
             is_bad=row.is_worse,
         )
-        for row in _profiles(profiles)
+        for row in rows
         if row.cells["whole_s"] is not None
     ]
 
 
 def _profiles(profiles: Sequence[Kept]) -> list[Entry]:
     """A row for each, with its change from the last one of the same machine and question."""
-    sizes = _comparable(profiles)
+    totals = [whole_model_s(kept.document) for kept in profiles]
+    sizes = _comparable(profiles, totals)
     rows, before = [], dict[str, float]()
-    for kept in reversed(profiles):
+    for kept, total in zip(reversed(profiles), reversed(totals), strict=True):
         key = _machine(kept.document)
         size = sizes.get(key)
-        whole_s = None if size is None else whole_model_s(kept.document).get(size)
+        whole_s = None if size is None else total.get(size)
         row = Entry(
             {"id": kept.row.id, "at": kept.row.created_at, "machine": key, "size": size, "whole_s": whole_s}
             | {"profile": kept.document}

@@ -42,18 +42,6 @@ class Plot:
         x, y = self.x.place(point[0]), self.y.place(point[1])
         self.marks.append({"kind": "dot", "x": x, "y": y, "colour": colour, "words": words, "shape": shape})
 
-    def whisker(self, x: float, *, low: float, high: float, colour: str) -> None:
-        """Mark how far a value is known."""
-        at = self.x.place(x)
-        self.marks.append(
-            {
-                "kind": "line",
-                "places": f"{at},{self.y.place(low)} {at},{self.y.place(high)}",
-                "colour": colour,
-            }
-            | {"dashed": False}
-        )
-
     def columns(self, columns: Sequence[Span], *, width: float, colour: str) -> None:
         """Fill a column at each x from one value to another, all in one colour."""
         path = []

@@ -55,6 +55,7 @@ def profile_page(profile: Profile, *, first: int = 0) -> dict[str, Any]:
     kinds = _kinds(profile)
     sheet = find_sheet(profile.timings.accelerator)
     drawn = [kind for kind in kinds if kind.colour]
+    sights = {kind.name: _sights(kind, profile, sheet) for kind in kinds} if sheet else {}
     return {
         "profile": profile,
         "kinds": kinds,
@@ -66,8 +67,10 @@ def profile_page(profile: Profile, *, first: int = 0) -> dict[str, Any]:
         "facts": _facts(profile),
         "times": _times(drawn),
         "memory": _memory(drawn),
-        "roofline": _roofline(drawn, profile, sheet) if sheet else None,
-        "sights": {kind.name: _sights(kind, profile, sheet) for kind in kinds} if sheet else {},
+        "roofline": _roofline([(kind, sights[kind.name]) for kind in drawn], profile, sheet)
+        if sheet
+        else None,
+        "sights": sights,
         "most_spread": max(
             (point.spread for kind in kinds for point in kind.timings.points if point.spread), default=None
         ),
@@ -186,8 +189,8 @@ def _sights(kind: Kind, profile: Profile, sheet: Accelerator) -> list[Sight]:
     ]
 
 
-def _roofline(kinds: list[Kind], profile: Profile, sheet: Accelerator) -> Plot | None:
-    found = [(kind, sights) for kind in kinds if (sights := _sights(kind, profile, sheet))]
+def _roofline(kinds: list[tuple[Kind, list[Sight]]], profile: Profile, sheet: Accelerator) -> Plot | None:
+    found = [(kind, sights) for kind, sights in kinds if sights]
     if not found:
         return None
     peak, bandwidth = sheet.peak_flops[profile.timings.precision], sheet.memory_bandwidth_bytes_per_s

@@ -61,7 +61,7 @@ def why_measured(tuning: Tuning) -> str:
     others = sorted(
         trial.measured
         for trial in tuning.trials
-        if trial.measured is not None and not _is(trial.configuration, chosen)
+        if trial.measured is not None and not is_chosen(trial.configuration, chosen)
     )
     told = f"{layout(chosen)} was run and took {seconds(chosen_s)} an iteration"
     if others:
@@ -76,11 +76,12 @@ def _chosen_s(tuning: Tuning) -> float | None:
     chosen = tuning.chosen
     if chosen is None:
         return None
-    times = [trial.measured for trial in tuning.trials if _is(trial.configuration, chosen)]
+    times = [trial.measured for trial in tuning.trials if is_chosen(trial.configuration, chosen)]
     return min((time for time in times if time is not None), default=None)
 
 
-def _is(configuration: ConfigurationDocument, chosen: Chosen) -> bool:
+def is_chosen(configuration: ConfigurationDocument, chosen: Chosen) -> bool:
+    """Whether a trial ran what was chosen."""
     return all(getattr(chosen, name) == value for name, value in configuration.model_dump().items())
 
 
@@ -111,5 +112,5 @@ def _row(number: int, trial: TriedTrial, chosen: Chosen | None) -> dict[str, Any
         "error": None if trial.measured is None else trial.predicted / trial.measured - 1,
         "status": STATUS_WORDS[trial.status],
         "message": trial.message,
-        "chosen": chosen is not None and _is(trial.configuration, chosen),
+        "chosen": chosen is not None and is_chosen(trial.configuration, chosen),
     }

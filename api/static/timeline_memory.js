@@ -8,7 +8,7 @@ window.timelineMemory = (function () {
     const change = source.kinds.map((name) => ({ F: 1, B: -1 / (source.parts || 1), W: -1 })[name] || 0);
     const time = new Float64Array(count), level = new Float64Array(count), starts = new Uint32Array(model.depth + 1);
     const always = known ? known.always_bytes : new Array(model.depth).fill(0);
-    let filled = 0, most = 0, fullest = 0;
+    let filled = 0, most = 0;
     for (let rank = 0; rank < model.depth; rank++) {
       starts[rank] = filled;
       for (let at = begins[rank]; at < begins[rank + 1]; at++) {
@@ -28,12 +28,12 @@ window.timelineMemory = (function () {
       for (let place = starts[rank]; place < filled; place++) {
         held += level[place];
         level[place] = held;
-        if (held > most) [most, fullest] = [held, rank];
+        most = Math.max(most, held);
       }
-      if (always[rank] > most) [most, fullest] = [always[rank], rank];
+      most = Math.max(most, always[rank]);
     }
     starts[model.depth] = filled;
-    return { time, level, starts, always, most, fullest, inBytes: Boolean(known), capacity: known ? known.capacity_bytes : 0 };
+    return { time, level, starts, always, most, inBytes: Boolean(known), capacity: known ? known.capacity_bytes : 0 };
   }
 
   // What a rank holds at a time.

@@ -255,5 +255,5 @@ window.timelinePicture = (function () {
     return [[1, "s"], [1e-3, "ms"], [1e-6, "µs"]].find(([size]) => seconds >= size) || [1e-6, "µs"];
   }
 
-  return { KINDS, read, colours, draw, after, visible, unitOf };
+  return { KINDS, read, draw, after, visible, unitOf };
 })();

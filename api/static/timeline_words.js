@@ -105,5 +105,5 @@ window.timelineWords = (function () {
     }
   }
 
-  return { duration, percent, describe, write };
+  return { duration, describe, write };
 })();

@@ -60,7 +60,7 @@
   }
 
   function summary(plan) {
-    if (!plan.chosen) return { none: plan.smallest_change ? plan.smallest_change.change : "", plan };
+    if (!plan.chosen) return { none: plan.smallest_change ? plan.smallest_change.change : "" };
     const { predicted, memory, ...chosen } = plan.chosen, peak = Math.max(...memory.map((rank) => rank.total_bytes));
     return { ...chosen, ...predicted, free_bytes: plan.cluster.memory_bytes - peak, idle_devices: plan.idle_devices };
   }

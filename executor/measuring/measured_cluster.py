@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from itertools import groupby
-from math import log2
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import torch
 from executor.measuring.environment import accelerator_of, describe_environment
 from executor.measuring.links import MeasuredLinks, Timing
 from profiles import library
-from profiles.cluster import ClusterProfile, FitPoint, Link, LinkFit, Node, Transfer
+from profiles.cluster import ClusterProfile, FitPoint, Link, LinkFit, Node, Transfer, formula_factors
 from tuner.link_fit import fit_line
 
 _BASE = "local-cpu"
@@ -75,7 +74,7 @@ def _link(measured: MeasuredLinks, where: str) -> Link:
 def _fit(timings: list[Timing]) -> LinkFit:
     """A line through the medians; a collective's is divided by its formula's factors."""
     first = timings[0]
-    steps, volume = _factors(first)
+    steps, volume = formula_factors(first.operation, first.processes)
     points = tuple(_point(timing) for timing in sorted(timings, key=lambda timing: timing.message_bytes))
     line = fit_line([point.message_bytes for point in points], [point.seconds for point in points])
     return LinkFit(
@@ -89,14 +88,6 @@ def _fit(timings: list[Timing]) -> LinkFit:
         latency_is_bound=line.latency_is_bound,
         points=points,
     )
-
-
-def _factors(timing: Timing) -> tuple[float, float]:
-    """What α and β·L are multiplied by: 2·log2(r) and 2·(r−1)/r of an all-reduce, half of them otherwise."""
-    if timing.operation == "p2p":
-        return 1.0, 1.0
-    rounds, ranks = (2 if timing.operation == "all_reduce" else 1), timing.processes
-    return rounds * log2(ranks), rounds * (ranks - 1) / ranks
 
 
 def _point(timing: Timing) -> FitPoint:

@@ -4,15 +4,12 @@ import json
 from collections.abc import Iterator
 
 from tuner.timeline import Timeline
-from tuner.traces import Event, trace_events
-
-_PREDICTED = 1000
-"""Added to the number of a rank for what was predicted."""
+from tuner.traces import PREDICTED, Event, trace_events
 
 
 def compared_trace(measured: Timeline | None, predicted: Timeline | None) -> str:
     """Trace Event JSON; of each rank the measured timeline stands above the predicted one."""
-    parts = [("measured", measured, 0), ("predicted", predicted, _PREDICTED)]
+    parts = [("measured", measured, 0), ("predicted", predicted, PREDICTED)]
     events = [
         event
         for word, timeline, offset in parts

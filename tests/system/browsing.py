@@ -5,10 +5,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -76,6 +78,19 @@ def serving(folder: Path) -> Iterator[str]:
         finally:
             process.terminate()
             process.communicate(timeout=60)
+
+
+@contextmanager
+def offline(browser: Browser, file: Path, **options: Any) -> Iterator[Page]:
+    """A report in one file, opened without a network; what goes wrong on it fails the test."""
+    context = browser.new_context(offline=True, **options)
+    page, faults = context.new_page(), list[str]()
+    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.goto(file.as_uri())
+    yield page
+    context.close()
+    assert faults == []
 
 
 def ask(page: Page, **fields: str) -> None:

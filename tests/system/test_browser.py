@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, expect
 
 from api.reports.report import render_report
 from profiles import library
-from tests.system.browsing import ATTACK, CONFIG, Visit, ask, await_report, screenshots
+from tests.system.browsing import ATTACK, CONFIG, Visit, ask, await_report, offline, screenshots
 from tuner.planning import answer
 from tuner.request import read_request
 
@@ -163,17 +163,10 @@ def test_the_report_in_one_file_opens_without_a_network(browser: Browser, tmp_pa
     asked = {"model": "bert-48", "cluster": "piz-daint", "devices": 32, "mini_batch_size": 512}
     file = tmp_path / "report.html"
     file.write_text(render_report(answer(read_request(asked), library), standalone=True), encoding="utf-8")
-    context = browser.new_context(offline=True)
-    page = context.new_page()
-    faults: list[str] = []
-    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.goto(file.as_uri())
-    page.wait_for_selector("html[data-drawn=true]")
-    assert page.locator("#chart-throughput svg.main-svg").count() > 0
-    assert page.pdf()[:4] == b"%PDF"
-    context.close()
-    assert faults == []
+    with offline(browser, file) as page:
+        page.wait_for_selector("html[data-drawn=true]")
+        assert page.locator("#chart-throughput svg.main-svg").count() > 0
+        assert page.pdf()[:4] == b"%PDF"
 
 
 def _export(study: dict[str, object], format: str) -> str:

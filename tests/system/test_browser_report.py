@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.api.conftest import BERT
-from tests.system.browsing import SUBMIT, Visit, await_report
+from tests.system.browsing import SUBMIT, Visit, await_report, offline
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -94,24 +94,17 @@ def test_the_report_is_taken_along_and_opens_offline(visit: Visit, browser: Brow
         page.get_by_role("link", name="Rejected, CSV").click()
     online = Path(table.value.path()).read_bytes()
 
-    context = browser.new_context(offline=True)
-    opened = context.new_page()
-    faults: list[str] = []
-    opened.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-    opened.on("pageerror", lambda error: faults.append(str(error)))
-    opened.goto(file.as_uri())
-    opened.wait_for_selector("html[data-drawn=true]")
-    saved = {name: _save(opened, name) for name in ("Plan, JSON", "Rejected, CSV", "Timeline, Perfetto")}
-    plan = json.loads(saved["Plan, JSON"])
-    assert saved["Rejected, CSV"] == online
-    assert len(list(csv.reader(online.decode().splitlines()))) == 1 + len(plan["rejected"])
-    assert len(json.loads(saved["Timeline, Perfetto"])["traceEvents"]) > plan["chosen"]["depth"]
-    assert why_not_gems(opened) == reasons
-    opened.get_by_label("Compare with").select_option(index=1)
-    expect(opened.locator("#timeline-canvas")).to_have_attribute("data-lanes", "2")
-    assert opened.locator("#what-if").count() == 0
-    context.close()
-    assert faults == []
+    with offline(browser, file) as opened:
+        opened.wait_for_selector("html[data-drawn=true]")
+        saved = {name: _save(opened, name) for name in ("Plan, JSON", "Rejected, CSV", "Timeline, Perfetto")}
+        plan = json.loads(saved["Plan, JSON"])
+        assert saved["Rejected, CSV"] == online
+        assert len(list(csv.reader(online.decode().splitlines()))) == 1 + len(plan["rejected"])
+        assert len(json.loads(saved["Timeline, Perfetto"])["traceEvents"]) > plan["chosen"]["depth"]
+        assert why_not_gems(opened) == reasons
+        opened.get_by_label("Compare with").select_option(index=1)
+        expect(opened.locator("#timeline-canvas")).to_have_attribute("data-lanes", "2")
+        assert opened.locator("#what-if").count() == 0
 
 
 def _save(page: Page, name: str) -> bytes:

@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, expect
 
 from api.reports.report import render_report
 from api.reports.timeline import embedded_timeline
 from profiles import library
 from tests.api.conftest import BERT
-from tests.system.browsing import SUBMIT, Visit, await_report
+from tests.system.browsing import SUBMIT, Visit, await_report, offline
 from tuner.planning import answer
 from tuner.request import read_request
 
@@ -49,9 +49,7 @@ def open_study(visit: Visit, **options: Any) -> Locator:
 
 def window(canvas: Locator) -> tuple[float, float]:
     """The seconds that are in view."""
-    canvas.page.evaluate(
-        "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-    )
+    canvas.page.evaluate(FRAMES)
     first, last = (canvas.get_attribute(f"data-{edge}") for edge in ("from", "to"))
     return float(first or 0), float(last or 0)
 
@@ -199,14 +197,10 @@ def test_65_536_operations_are_drawn_from_one_file(browser: Browser, width: int,
     timeline = embedded_timeline(request, plan, library)
     file = tmp_path / "report.html"
     file.write_text(render_report(plan, standalone=True, timeline=timeline), encoding="utf-8")
-    page: Page = browser.new_context(offline=True, viewport={"width": width, "height": 900}).new_page()
-    faults: list[str] = []
-    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.goto(file.as_uri())
-    page.wait_for_selector("#timeline-view[data-drawn=true]")
-    canvas = page.locator("#timeline-canvas")
-    assert canvas.evaluate(COLOURS) >= 4
-    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
-    page.context.close()
-    assert faults == []
+    with offline(browser, file, viewport={"width": width, "height": 900}) as page:
+        page.wait_for_selector("#timeline-view[data-drawn=true]")
+        canvas = page.locator("#timeline-canvas")
+        assert canvas.evaluate(COLOURS) >= 4
+        assert (
+            page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+        )

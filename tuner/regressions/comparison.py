@@ -23,8 +23,17 @@ def compare(
     if before is None:
         return _answer(after, "new", (), cause=None, source=source)
     old, new = before.profile, after.profile
-    apart = (*_devices(old, new), *_questions(before, after))
-    software = tuple(_software(old, new))
+    # Of another device, driver or number of threads times say nothing of the model.
+    apart = (
+        *_differences("device", _machine(old), _machine(new), why="times of the two are not comparable"),
+        *_differences(
+            "question",
+            before.question,
+            after.question,
+            why="the manifest asks another question than the baseline",
+        ),
+    )
+    software = tuple(_differences("software", _versions(old), _versions(new), why="another version"))
     noise = noise_of(old, new)
     found = tuple(
         chain(
@@ -71,13 +80,20 @@ def _answer(
     )
 
 
-def _devices(old: Profile, new: Profile) -> Iterator[Change]:
-    """Another device, driver or number of threads: its times say nothing of the model."""
-    was, now = _machine(old), _machine(new)
-    for key in was.keys() | now.keys():
-        if was.get(key) != now.get(key):
-            yield _difference(
-                "device", key, values=(was.get(key), now.get(key)), why="times of the two are not comparable"
+def _differences(
+    kind: Literal["device", "question", "software"], was: dict[str, str], now: dict[str, str], *, why: str
+) -> Iterator[Change]:
+    """What is not as it was, by name."""
+    for key in sorted(was.keys() | now.keys()):
+        before, after = was.get(key), now.get(key)
+        if before != after:
+            yield Change(
+                kind=kind,
+                what=key,
+                before=before,
+                after=after,
+                regression=False,
+                message=f"{key.replace('_', ' ')} {before or 'none'} became {after or 'none'}: {why}",
             )
 
 
@@ -92,25 +108,6 @@ def _machine(profile: Profile) -> dict[str, str]:
         cuda = environment.software.get("cuda")
         machine |= {"cuda": cuda} if cuda else {}
     return machine
-
-
-def _questions(before: ModelRecord, after: ModelRecord) -> Iterator[Change]:
-    was, now = before.question, after.question
-    for key in sorted(was.keys() | now.keys()):
-        if was.get(key) != now.get(key):
-            yield _difference(
-                "question",
-                key,
-                values=(was.get(key), now.get(key)),
-                why="the manifest asks another question than the baseline",
-            )
-
-
-def _software(old: Profile, new: Profile) -> Iterator[Change]:
-    was, now = _versions(old), _versions(new)
-    for key in sorted(was.keys() | now.keys()):
-        if was.get(key) != now.get(key):
-            yield _difference("software", key, values=(was.get(key), now.get(key)), why="another version")
 
 
 def _versions(profile: Profile) -> dict[str, str]:
@@ -141,21 +138,3 @@ def _cause(before: ModelRecord, after: ModelRecord, software: tuple[Change, ...]
         versions = ", ".join(f"{change.what} {change.before} became {change.after}" for change in software)
         return f"{versions}: nothing else changed" if same else f"the model, and {versions}"
     return "the code of a layer, of the same shape: sizes and software are the same" if same else "the model"
-
-
-def _difference(
-    kind: Literal["device", "question", "software"],
-    key: str,
-    *,
-    values: tuple[str | None, str | None],
-    why: str,
-) -> Change:
-    before, after = values
-    return Change(
-        kind=kind,
-        what=key,
-        before=before,
-        after=after,
-        regression=False,
-        message=f"{key.replace('_', ' ')} {before or 'none'} became {after or 'none'}: {why}",
-    )

@@ -55,8 +55,7 @@ def larger_layers(before: Profile, after: Profile, thresholds: Thresholds) -> It
                     _bytes(getattr(was[kind, size], field), getattr(old, field).at(size)),
                     _bytes(getattr(now[kind, size], field), getattr(new, field).at(size)),
                 )
-                found = list(_larger(kind, told, size, counts=counts, allowed=thresholds.memory))
-                yield from found
+                yield from _larger(kind, told, size, counts=counts, allowed=thresholds.memory)
 
 
 def noise_of(before: Profile, after: Profile) -> float:

@@ -86,7 +86,7 @@ def write_baseline(records: tuple[ModelRecord, ...]) -> Baseline:
 
 
 def fingerprint_of(parts: object) -> str:
-    """SHA-256 of what a profile depends on."""
+    """SHA-256 of the canonical JSON of these parts."""
     return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
 
 
