@@ -28,7 +28,8 @@ from executor.trials.trial import Trial, run_trial
 from executor.trials.trial_request import read_trial
 from profiles import library
 from profiles.timings import Profile
-from tuner.evaluation import Evaluator, Variant
+from tuner.evaluated import Variant
+from tuner.evaluation import Evaluator
 from tuner.inputs import gather
 from tuner.request import read_request
 from tuner.schedules import find_scheme

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 from tuner.configuration import Configuration
-from tuner.evaluation import Evaluated
+from tuner.evaluated import Evaluated, Rank
 from tuner.rejection import MemoryRefusal, Refusal
-from tuner.schedules import SCHEMES
 from tuner.space import Layout
 
 
@@ -41,20 +40,9 @@ class Choice:
         """What would run."""
         return self.evaluated.configuration(self.index)
 
-    def rank(self) -> tuple[float, int, int, int, str, int, int]:
+    def rank(self) -> Rank:
         """Sorts the fastest first, between equals the one with less memory and the simpler one."""
-        variant = self.evaluated.variant
-        preference = list(SCHEMES).index(variant.scheme.name)
-        size = int(self.evaluated.micro_batch_sizes[self.index])
-        return (
-            self.iteration_s,
-            self.peak_bytes,
-            variant.layout.depth,
-            preference,
-            variant.scaling,
-            variant.pipe_pairs,
-            size,
-        )
+        return self.evaluated.ranks[self.index]
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,18 @@ the bubble's steps C_f − N and C_b − N take the mean of the stages other tha
 DAPPLE whose slowest stage is the last, within 5 % on average of the simulated order for Chimera.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
-from tuner.configuration import Recompute
 from tuner.memory import ParameterBytes
 from tuner.network import Network
-from tuner.ranks import rank_parameters, rank_update_s, to_ranks
+from tuner.ranks import placement_of, rank_parameters, rank_update_s, to_ranks
+from tuner.recomputed import Recomputed
 from tuner.request import PlanRequest
 from tuner.schedules import Case, CriticalPath, Scheme
 from tuner.schedules.scheme import Floats
-from tuner.stages import StageCosts
+from tuner.stage_costs import StageCosts
 from tuner.synchronization import Synchronization
 
 
@@ -40,6 +40,10 @@ class IterationTimes:
         """The parts together."""
         return self.work_s + self.update_s + self.bubble_s + self.p2p_s + self.all_reduce_s
 
+    def rows(self, which: slice) -> "IterationTimes":
+        """Of some of the rows."""
+        return IterationTimes(*(getattr(self, field.name)[which] for field in fields(self)))
+
 
 @dataclass(frozen=True)
 class CostModel:
@@ -53,10 +57,10 @@ class CostModel:
     """What every optimizer step takes beyond its memory traffic."""
 
     def times(
-        self, scheme: Scheme, stages: StageCosts, case: Case, *, network: Network, recompute: Recompute
+        self, scheme: Scheme, stages: StageCosts, case: Case, *, network: Network, recomputed: Recomputed
     ) -> IterationTimes:
-        """Equation 1 at every micro-batch size."""
-        backward = stages.backward_s + stages.recomputed_forward_s[recompute]
+        """Equation 1 of every row."""
+        backward = stages.backward_s + recomputed.forward_s
         if scheme.splits_backward:
             backward = backward + stages.split_s
         path = scheme.critical_path(case)
@@ -74,7 +78,7 @@ class CostModel:
 
     def _update_s(self, scheme: Scheme, stages: StageCosts, case: Case, *, width: int) -> Floats:
         """The optimizer step of the rank whose takes longest [b]."""
-        placement = scheme.placement(case.depth, case.pipe_pairs)
+        placement = placement_of(scheme, case.depth, case.pipe_pairs)
         replicas = len(placement) * width
         ranks_s = rank_update_s(stages, placement)
         if ranks_s is None:
@@ -105,7 +109,7 @@ def _compute(
     scheme: Scheme, case: Case, path: CriticalPath, *, forward_s: Floats, backward_s: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """Work of the busiest and of the mean rank, and what the critical path adds to the former [b]."""
-    placement = scheme.placement(case.depth, case.pipe_pairs)
+    placement = placement_of(scheme, case.depth, case.pipe_pairs)
     both = forward_s + backward_s
     load = scheme.shares(case)[:, :, None] * both[:, None, :]
     loads = to_ranks(load, placement, "sum")

@@ -1,8 +1,9 @@
 """What does every operation of one configuration cost, given its stages on the cluster of a request?"""
 
-from tuner.evaluation import Evaluator, Variant
+from tuner.evaluated import Variant
+from tuner.evaluation import Evaluator
 from tuner.operation_costs import OperationCosts
-from tuner.stages import StageCosts
+from tuner.stage_costs import StageCosts
 
 
 def enacted_costs(

@@ -7,7 +7,8 @@ import numpy as np
 from profiles.timings import Profile
 from tuner.configuration import Configuration
 from tuner.errors import RequestError, TooLongError
-from tuner.evaluation import Evaluated, Evaluator, Variant
+from tuner.evaluated import Evaluated, Variant
+from tuner.evaluation import Evaluator
 from tuner.held_memory import HeldMemory, held_memory
 from tuner.inputs import Library, gather
 from tuner.memory import ParameterBytes

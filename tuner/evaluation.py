@@ -1,91 +1,28 @@
 """What does every configuration of one layout cost and need? Evaluated for all micro-batch sizes at once."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tuner.compression import one_compression
-from tuner.configuration import Configuration, Recompute, Scaling
-from tuner.cost import CostModel, IterationTimes
+from tuner.configuration import Recompute
+from tuner.cost import CostModel
+from tuner.evaluated import Evaluated, Together, Variant
 from tuner.inputs import PlanInputs
 from tuner.layers import LayerModel
-from tuner.memory import MemoryModel, MemoryParts
+from tuner.memory import MemoryModel
 from tuner.network import Network
-from tuner.schedules import Case, Scheme
+from tuner.recomputed import Recomputed, recomputed
+from tuner.schedules import Case
 from tuner.schedules.scheme import Floats, Integers
 from tuner.space import Layout
-from tuner.stages import StageCosts, StageModel
+from tuner.stage_costs import StageCosts
+from tuner.stages import StageModel
 from tuner.synchronization import Synchronization
 
 _LEAST_FACTOR = 1e-9
 """Instead of 0, by which nothing can be divided."""
-
-
-@dataclass(frozen=True)
-class Variant:
-    """All of a configuration but the micro-batch size."""
-
-    scheme: Scheme
-    layout: Layout
-    scaling: Scaling
-    pipe_pairs: int
-    recompute: Recompute
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """A variant at several micro-batch sizes [b]."""
-
-    variant: Variant
-    micro_batch_sizes: Integers
-    micro_batches: Integers
-    stages: StageCosts
-    memory: MemoryParts
-    capacity_bytes: int
-    compute_times: Callable[[], IterationTimes]
-
-    @cached_property
-    def times(self) -> IterationTimes:
-        """Time by part, computed when something of this variant is a candidate [b]."""
-        return self.compute_times()
-
-    @cached_property
-    def total_bytes(self) -> Floats:
-        """Memory of every rank [b, w]."""
-        return self.memory.total()
-
-    @cached_property
-    def peak_bytes(self) -> Floats:
-        """Memory of the fullest rank [b]."""
-        return np.asarray(self.total_bytes.max(axis=1))
-
-    @cached_property
-    def fits(self) -> NDArray[np.bool_]:
-        """Whether every rank has the memory [b]."""
-        return np.asarray(self.peak_bytes <= self.capacity_bytes)
-
-    @cached_property
-    def iteration_s(self) -> Floats:
-        """Time of one iteration [b]."""
-        return self.times.iteration_s
-
-    def configuration(self, index: int) -> Configuration:
-        """The configuration at one micro-batch size."""
-        variant = self.variant
-        return Configuration(
-            schedule=variant.scheme.name,
-            width=variant.layout.width,
-            depth=variant.layout.depth,
-            micro_batch_size=int(self.micro_batch_sizes[index]),
-            micro_batches=int(self.micro_batches[index]),
-            recompute=variant.recompute,
-            scaling=variant.scaling,
-            pipe_pairs=variant.pipe_pairs,
-            chunks=variant.scheme.chunks,
-        )
 
 
 class Evaluator:
@@ -113,37 +50,62 @@ class Evaluator:
         overhead_s = software.iteration_overhead_s or 0.0
         self.costs = CostModel(request, self.synchronization, update_bytes_per_s, overhead_s)
         self._cuts: dict[tuple[int, bytes], StageCosts] = {}
+        self._repeated: dict[tuple[int, bytes, bytes, bool, tuple[Recompute, ...]], _Cut] = {}
 
     def evaluate(self, variant: Variant, sizes: Integers) -> Evaluated | None:
         """Memory and time at `sizes` where the variant is legal; None where it is legal at none of them."""
+        return next(iter(self.evaluate_each(variant, (variant.recompute,), sizes)), None)
+
+    def evaluate_each(
+        self, variant: Variant, recomputes: tuple[Recompute, ...], sizes: Integers
+    ) -> list[Evaluated]:
+        """The variant under each of `recomputes`, computed together; none where it is legal at no size."""
+        legal = np.flatnonzero([self._is_legal(variant, size) for size in sizes.tolist()])
+        if not len(legal):
+            return []
+        cut = self._cut(variant, recomputes, sizes=sizes, legal=legal)
         layout, scheme = variant.layout, variant.scheme
-        share = self.inputs.request.mini_batch_size // layout.width
-        legal = [
-            size
-            for size in sizes.tolist()
-            if scheme.illegal(
-                layout.depth, share // size, scaling=variant.scaling, pipe_pairs=variant.pipe_pairs
-            )
-            is None
-            and (variant.scaling != "halving" or size % 2 == 0)
-        ]
-        if not legal:
-            return None
-        sizes = np.array(legal, dtype=np.int64)
-        stages = self._timed_stages(variant, sizes)
-        case = self._case(variant, stages, share // sizes)
-        network = self.network(layout)
-        return Evaluated(
-            variant=variant,
-            micro_batch_sizes=sizes,
-            micro_batches=case.micro_batches,
-            stages=stages,
-            memory=self._memory.parts(scheme, stages, case, width=layout.width, recompute=variant.recompute),
-            capacity_bytes=self.inputs.accelerator.memory_bytes,
-            compute_times=partial(
-                self.costs.times, scheme, stages, case, network=network, recompute=variant.recompute
-            ),
+        micro_batches = self.inputs.request.mini_batch_size // layout.width // sizes[legal]
+        case = Case(
+            depth=layout.depth,
+            micro_batches=np.tile(micro_batches, len(recomputes)),
+            scaling=variant.scaling,
+            pipe_pairs=variant.pipe_pairs,
+            chunks=scheme.chunks,
+            forward_s=cut.forward_s,
+            backward_s=cut.backward_s,
         )
+        memory = self._memory.parts(scheme, cut.repeated, case, width=layout.width, recomputed=cut.recomputed)
+        times = partial(
+            self.costs.times,
+            scheme,
+            cut.repeated,
+            case,
+            network=self.network(layout),
+            recomputed=cut.recomputed,
+        )
+        together = Together(memory, self.inputs.accelerator.memory_bytes, times)
+        return [
+            Evaluated(
+                variant=replace(variant, recompute=recompute),
+                micro_batch_sizes=sizes[legal],
+                micro_batches=micro_batches,
+                stages=cut.stages,
+                together=together,
+                rows=slice(number * len(legal), (number + 1) * len(legal)),
+            )
+            for number, recompute in enumerate(recomputes)
+        ]
+
+    def _is_legal(self, variant: Variant, size: int) -> bool:
+        layout = variant.layout
+        micro_batches = self.inputs.request.mini_batch_size // layout.width // size
+        if variant.scaling == "halving" and size % 2:
+            return False
+        refusal = variant.scheme.illegal(
+            layout.depth, micro_batches, scaling=variant.scaling, pipe_pairs=variant.pipe_pairs
+        )
+        return refusal is None
 
     def network(self, layout: Layout) -> Network:
         """The links as a layout's ranks see them."""
@@ -162,21 +124,42 @@ class Evaluator:
             return self._stage_model.halved(stages, self.layers.costs(sizes // 2))
         return self._stage_model.retimed(stages, self.layers.costs(sizes))
 
-    def _timed_stages(self, variant: Variant, sizes: Integers) -> StageCosts:
-        """Halving runs every forward and backward as two of half the size, cut as the whole is."""
-        stages = self.stages(variant.layout.depth * variant.scheme.chunks, sizes)
-        if variant.scaling != "halving":
-            return stages
-        return self._stage_model.halved(stages, self.layers.costs(sizes // 2))
+    def _cut(
+        self, variant: Variant, recomputes: tuple[Recompute, ...], *, sizes: Integers, legal: Integers
+    ) -> "_Cut":
+        """The stages of a variant; halving runs every pass as two of half the size, cut as the whole is."""
+        count, halving = variant.layout.depth * variant.scheme.chunks, variant.scaling == "halving"
+        key = (count, sizes.tobytes(), legal.tobytes(), halving, recomputes)
+        if key not in self._repeated:
+            stages = self.stages(count, sizes).rows(legal)
+            if halving:
+                stages = self._stage_model.halved(stages, self.layers.costs(sizes[legal] // 2))
+            self._repeated[key] = _Cut.of(stages, recomputes)
+        return self._repeated[key]
 
-    @staticmethod
-    def _case(variant: Variant, stages: StageCosts, micro_batches: Integers) -> Case:
-        return Case(
-            depth=variant.layout.depth,
-            micro_batches=micro_batches,
-            scaling=variant.scaling,
-            pipe_pairs=variant.pipe_pairs,
-            chunks=variant.scheme.chunks,
-            forward_s=stages.forward_s.mean(axis=1),
-            backward_s=(stages.backward_s + stages.recomputed_forward_s[variant.recompute]).mean(axis=1),
+
+@dataclass(frozen=True)
+class _Cut:
+    """The stages of a variant at its micro-batch sizes [b], and of all its rows [r]."""
+
+    stages: StageCosts
+    repeated: StageCosts
+    """The stages once for each recomputation."""
+    recomputed: Recomputed
+    forward_s: Floats
+    """Mean over the stages [r]."""
+    backward_s: Floats
+    """Mean over the stages, with what is recomputed [r]."""
+
+    @classmethod
+    def of(cls, stages: StageCosts, recomputes: tuple[Recompute, ...]) -> "_Cut":
+        """The stages under each of `recomputes`."""
+        repeated = stages.rows(np.tile(np.arange(len(stages.counts)), len(recomputes)))
+        again = recomputed(stages, recomputes)
+        return cls(
+            stages=stages,
+            repeated=repeated,
+            recomputed=again,
+            forward_s=repeated.forward_s.mean(axis=1),
+            backward_s=(repeated.backward_s + again.forward_s).mean(axis=1),
         )

@@ -12,11 +12,11 @@ from typing import Literal
 
 import numpy as np
 
-from tuner.configuration import Recompute
 from tuner.ranks import by_rank, to_ranks
+from tuner.recomputed import Recomputed
 from tuner.schedules import Case, Scheme
 from tuner.schedules.scheme import Floats, Integers
-from tuner.stages import StageCosts
+from tuner.stage_costs import StageCosts
 
 Across = Literal["sum", "max"]
 """How the pipes of one rank combine: alive together, or one after the other."""
@@ -51,7 +51,7 @@ class _Held:
     """The stages that the ranks hold, and how their pipes combine."""
 
     stages: StageCosts
-    recompute: Recompute
+    recomputed: Recomputed
     placement: Integers
     across: Across
 
@@ -63,29 +63,12 @@ class _Held:
         """Over the stages of every rank the largest of [b, s]; one runs at a time [b, w]."""
         return to_ranks(values[:, None, :], self.placement, "max")
 
-    def kept(self) -> Floats:
-        """What a live micro-batch keeps of every stage [b, s]."""
-        return kept_bytes(self.stages, self.recompute)
-
-
-def kept_bytes(stages: StageCosts, recompute: Recompute) -> Floats:
-    """What a live micro-batch keeps of every stage [b, s].
-
-    Under `stage` only stage inputs are kept; under `layer` the inputs of the blocks are, and embedding
-    and head are not recomputed.
-    """
-    if recompute == "none":
-        return stages.activation_bytes
-    if recompute == "stage":
-        return stages.stage_input_bytes
-    return stages.block_input_bytes + stages.activation_bytes - stages.block_activation_bytes
-
 
 def fullest_moment(
-    scheme: Scheme, stages: StageCosts, case: Case, *, recompute: Recompute, placement: Integers
+    scheme: Scheme, stages: StageCosts, case: Case, *, recomputed: Recomputed, placement: Integers
 ) -> Alive:
     """What is alive on every rank at its fullest moment."""
-    held = _Held(stages, recompute, placement, "sum" if scheme.pipes_overlap else "max")
+    held = _Held(stages, recomputed, placement, "sum" if scheme.pipes_overlap else "max")
     alive_at = _split if scheme.splits_backward else _whole
     fullest, *others = alive_at(held, scheme, case)
     for other in others:
@@ -100,16 +83,15 @@ def _whole(held: _Held, scheme: Scheme, case: Case) -> list[Alive]:
     recomputed with its stage, beside the recomputed stage and no other loss), or a layer runs backwards
     (recomputed activations and transient bytes, beside the losses of the other live micro-batches).
     """
-    stages, with_stage = held.stages, held.recompute == "stage"
+    stages, recomputed = held.stages, held.recomputed
     working, transient = _backward(held)
-    last = np.where(stages.loss_bytes > 0, stages.activation_bytes, 0.0) * with_stage
-    beside_loss, computing = held.largest(last), held.largest(stages.loss_work_bytes)
+    beside_loss = held.largest(recomputed.beside_loss_bytes)
+    computing = held.largest(stages.loss_work_bytes)
     nothing = np.zeros_like(working)
     moments = []
     for live in scheme.moments(case):
-        kept = np.ones_like(live) if with_stage else live
-        losses, waiting = _losses(held, kept)
-        activations = held.together(live * held.kept()[:, None, :])
+        losses, waiting = _losses(held, np.where(recomputed.loss_again, 1.0, live))
+        activations = held.together(live * recomputed.kept_bytes[:, None, :])
         moments.append(Alive(activations, working, waiting, transient))
         moments.append(Alive(activations, beside_loss, losses + computing, nothing))
     return moments
@@ -117,19 +99,25 @@ def _whole(held: _Held, scheme: Scheme, case: Case) -> list[Alive]:
 
 def _split(held: _Held, scheme: Scheme, case: Case) -> list[Alive]:
     """Moments of a schedule with split backwards: most micro-batches alive beside most that wait for W."""
-    stages, recomputes = held.stages, held.recompute != "none"
-    again = np.maximum(0.0, stages.activation_bytes - held.kept()) * recomputes
+    stages, recomputed = held.stages, held.recomputed
     computing = held.largest(stages.loss_work_bytes)
     transient = held.largest(stages.largest_transient_bytes)
+    nothing = np.zeros_like(transient)
+    pendings = [
+        (
+            pending,
+            held.together(pending * stages.arriving_bytes[:, None, :]),
+            held.together(pending * recomputed.again_bytes[:, None, :]),
+        )
+        for pending in scheme.pending(case)
+    ]
     moments = []
     for live in scheme.moments(case):
-        activations = held.together(live * held.kept()[:, None, :])
-        for pending in scheme.pending(case):
-            losses, waiting = _losses(held, pending if held.recompute == "stage" else live)
-            arrived = held.together(pending * stages.arriving_bytes[:, None, :])
-            recomputed = held.together(pending * again[:, None, :])
-            moments.append(Alive(activations + arrived, recomputed, waiting, transient))
-            moments.append(Alive(activations + arrived, recomputed, losses + computing, 0 * transient))
+        activations = held.together(live * recomputed.kept_bytes[:, None, :])
+        for pending, arrived, again in pendings:
+            losses, waiting = _losses(held, np.where(recomputed.loss_again, pending, live))
+            moments.append(Alive(activations + arrived, again, waiting, transient))
+            moments.append(Alive(activations + arrived, again, losses + computing, nothing))
     return moments
 
 
@@ -141,16 +129,10 @@ def _losses(held: _Held, kept: Floats) -> tuple[Floats, Floats]:
 
 def _backward(held: _Held) -> tuple[Floats, Floats]:
     """Recomputed activations and transient bytes of the stage whose backward adds most to its rank [b, w]."""
-    stages = held.stages
-    if held.recompute == "none":
-        transient = held.largest(stages.transient_bytes)
-        return np.zeros_like(transient), transient
-    if held.recompute == "stage":
-        working, added = stages.activation_bytes, stages.activation_bytes + stages.transient_bytes
-    else:
-        added = stages.layer_backward_bytes
-        working = np.minimum(stages.largest_block_bytes, added)
-    by_stage = [by_rank(values[:, None, :], held.placement) for values in (working, added)]
+    by_stage = [
+        by_rank(values[:, None, :], held.placement)
+        for values in (held.recomputed.working_bytes, held.recomputed.added_bytes)
+    ]
     fullest = by_stage[1].argmax(axis=1, keepdims=True)
     most = [np.take_along_axis(values, fullest, axis=1)[:, 0, :] for values in by_stage]
     return most[0], most[1] - most[0]

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tuner.evaluation import Evaluated
-from tuner.fullest_moment import kept_bytes
+from tuner.evaluated import Evaluated
+from tuner.recomputed import kept_bytes
 from tuner.schedules.scheme import Floats
 
 

@@ -60,12 +60,22 @@ class LayerModel:
         self._timings = [find_timings(layer, inputs.timings) for layer in self.distinct]
         self._software = inputs.cluster.software
         self._kept = inputs.cluster.software.activation_factors.get(inputs.description.family, 1.0)
+        self._known = np.zeros(0, dtype=np.int64)
+        """Micro-batch sizes whose costs were computed [k], in rising order."""
+        self._table: Floats = np.zeros((0, 0, 0))
+        """Their costs, each of a `LayerCosts` after the other, of the distinct layers [., k, d]."""
 
     def costs(self, micro_batch_sizes: Integers) -> LayerCosts:
         """Costs at `micro_batch_sizes` [b]."""
-        columns = [self._column(i, micro_batch_sizes) for i in range(len(self.distinct))]
-        stacked = np.stack(columns, axis=-1)[:, :, self._index]
-        return LayerCosts(micro_batch_sizes, *stacked)
+        new = np.setdiff1d(micro_batch_sizes, self._known)
+        if len(new):
+            columns = np.stack([self._column(i, new) for i in range(len(self.distinct))], axis=-1)
+            sizes = np.concatenate([self._known, new])
+            table = np.concatenate([self._table, columns], axis=1) if len(self._known) else columns
+            order = np.argsort(sizes)
+            self._known, self._table = sizes[order], table[:, order]
+        rows = np.searchsorted(self._known, micro_batch_sizes)
+        return LayerCosts(micro_batch_sizes, *self._table[:, rows[:, None], self._index])
 
     def update_s(self) -> Floats | None:
         """Measured step of the request's optimizer for every layer [l]; None where one was not measured."""

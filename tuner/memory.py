@@ -7,13 +7,13 @@ import numpy as np
 from profiles.cluster import Software
 from profiles.document import Precision
 from tuner.compression import one_compression
-from tuner.configuration import Recompute
 from tuner.fullest_moment import fullest_moment
-from tuner.ranks import rank_parameters, to_ranks
+from tuner.ranks import placement_of, rank_parameters, to_ranks
+from tuner.recomputed import Recomputed
 from tuner.request import Optimizer, PlanRequest
 from tuner.schedules import Case, Scheme
 from tuner.schedules.scheme import Floats, Integers
-from tuner.stages import StageCosts
+from tuner.stage_costs import StageCosts
 
 _OPTIMIZER_STATES: dict[Optimizer, int] = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2}
 
@@ -60,6 +60,10 @@ class MemoryParts:
         """The parts in their order [b, w]."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
+    def rows(self, which: slice) -> "MemoryParts":
+        """Of some of the rows."""
+        return MemoryParts(*(values[which] for values in self.by_name().values()))
+
     def rounded_up(self) -> "MemoryParts":
         """The same in whole bytes."""
         return MemoryParts(*map(np.ceil, self.by_name().values()))
@@ -79,14 +83,14 @@ class MemoryModel:
     capacity_bytes: int
 
     def parts(
-        self, scheme: Scheme, stages: StageCosts, case: Case, *, width: int, recompute: Recompute
+        self, scheme: Scheme, stages: StageCosts, case: Case, *, width: int, recomputed: Recomputed
     ) -> MemoryParts:
         """Memory of each rank at its fullest moment; the reserve is the only upward bias."""
-        placement = scheme.placement(case.depth, case.pipe_pairs)
+        placement = placement_of(scheme, case.depth, case.pipe_pairs)
         each = ParameterBytes.of(self.request)
         parameters = rank_parameters(stages, placement)
         shards = len(placement) * width if self.request.optimizer_sharding == "replicas" else 1
-        fullest = fullest_moment(scheme, stages, case, recompute=recompute, placement=placement)
+        fullest = fullest_moment(scheme, stages, case, recomputed=recomputed, placement=placement)
         one = np.ones_like(parameters)
         copies = self._weight_copies(scheme, stages, case, placement=placement)
         copies = parameters if copies is None else copies

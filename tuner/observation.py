@@ -10,7 +10,8 @@ from profiles.timings import Profile
 from tuner.coefficients import NAMES, values_of, with_values
 from tuner.critical_costs import CriticalCosts, critical_costs, last_event
 from tuner.enacted_costs import enacted_costs
-from tuner.evaluation import Evaluated, Evaluator
+from tuner.evaluated import Evaluated
+from tuner.evaluation import Evaluator
 from tuner.inputs import Library
 from tuner.layers import LayerCosts
 from tuner.operation_costs import OperationCosts

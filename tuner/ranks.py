@@ -6,14 +6,22 @@ from typing import Literal
 
 import numpy as np
 
-from tuner.schedules.scheme import Floats, Integers
-from tuner.stages import StageCosts
+from tuner.schedules.scheme import Floats, Integers, Scheme
+from tuner.stage_costs import StageCosts
+
+
+@lru_cache(maxsize=1024)
+def placement_of(scheme: Scheme, depth: int, pipe_pairs: int) -> Integers:
+    """Rank of each stage [p, s], made once for all that ask; not to be written to."""
+    placement = scheme.placement(depth, pipe_pairs)
+    placement.setflags(write=False)
+    return placement
 
 
 def to_ranks(values: Floats, placement: Integers, how: Literal["sum", "max", "min"]) -> Floats:
     """Combine [b, p, s] over the stages that each rank holds [b, w]."""
-    if len(placement) == 1 and placement.shape[1] == placement.max() + 1:
-        return np.broadcast_to(values[:, 0, :], (len(values), placement.shape[1]))
+    if len(placement) == 1 and placement.shape[1] == placement[0, -1] + 1:
+        return values[:, 0, :]
     return np.asarray(getattr(by_rank(values, placement), how)(axis=1), dtype=np.float64)
 
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from tuner.configuration import Configuration
 from tuner.enacted_costs import enacted_costs
-from tuner.evaluation import Evaluated, Evaluator
+from tuner.evaluated import Evaluated
+from tuner.evaluation import Evaluator
 from tuner.operation_costs import OperationCosts
 from tuner.schedules.generators import StageTimes, find_recipe, program_of
 from tuner.schedules.lowering import lower

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tuner.evaluation import Evaluated
+from tuner.evaluated import Evaluated
 from tuner.plan import ConfigurationDocument, Rejected
 from tuner.space import Layout
 

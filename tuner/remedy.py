@@ -7,7 +7,8 @@ from typing import Any
 from tuner.answer import fullest_rank
 from tuner.choice import Choice
 from tuner.errors import TunerError
-from tuner.evaluation import Evaluated, Evaluator
+from tuner.evaluated import Evaluated
+from tuner.evaluation import Evaluator
 from tuner.inputs import PlanInputs
 from tuner.plan import ConfigurationDocument, SmallestChange
 from tuner.rejection import gigabytes

@@ -11,7 +11,8 @@ from profiles.errors import DocumentError
 from profiles.measurement import Measurement, ModelShape
 from profiles.timings import Profile
 from tuner.errors import RequestError, UnsupportedModelError, UnsupportedOptionError
-from tuner.evaluation import Evaluated, Evaluator, Variant
+from tuner.evaluated import Evaluated, Variant
+from tuner.evaluation import Evaluator
 from tuner.inputs import Library, PlanInputs, gather
 from tuner.rehearsal import Rehearsal
 from tuner.request import read_request

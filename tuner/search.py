@@ -7,7 +7,8 @@ import numpy as np
 
 from tuner.choice import Choice, Found
 from tuner.configuration import Recompute
-from tuner.evaluation import Evaluated, Evaluator, Variant
+from tuner.evaluated import Evaluated, Variant
+from tuner.evaluation import Evaluator
 from tuner.rejection import MemoryRefusal, Refusal
 from tuner.request import PlanRequest
 from tuner.schedules import SYNCHRONOUS, Scheme, find_scheme
@@ -89,11 +90,16 @@ class Search:
 
     def _evaluate(self, scheme: Scheme, layout: Layout) -> Iterator[Evaluated]:
         sizes = self._sizes(layout)
-        for recompute in _RECOMPUTES if self.request.recompute == "auto" else (self.request.recompute,):
-            for scaling, pairs in scheme.variants(layout.depth, exhaustive=True):
-                evaluated = self.evaluator.evaluate(Variant(scheme, layout, scaling, pairs, recompute), sizes)
-                if evaluated:
-                    yield evaluated
+        asked = self.request.recompute
+        recomputes = _RECOMPUTES if asked == "auto" else (asked,)
+        each = [
+            self.evaluator.evaluate_each(
+                Variant(scheme, layout, scaling, pairs, recomputes[0]), recomputes, sizes
+            )
+            for scaling, pairs in scheme.variants(layout.depth, exhaustive=True)
+        ]
+        for together in zip(*filter(None, each), strict=True):
+            yield from together
 
     def _sizes(self, layout: Layout) -> Integers:
         """All sizes; of very many, those up to the first of which not even one micro-batch fits."""

@@ -1,80 +1,16 @@
-"""What does each stage cost? Layers cut by the partition, at every micro-batch size; axes b and s (stage)."""
+"""Where are layers cut into stages, and what do these cost? Axes are b (micro-batch size) and s (stage)."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from profiles.model import ModelDescription
-from tuner.configuration import Recompute
 from tuner.layers import LayerCosts
 from tuner.partition import balanced_counts, even_counts
 from tuner.schedules.scheme import Floats, Integers
-
-
-@dataclass(frozen=True)
-class UpdateTimes:
-    """Measured seconds of an optimizer step that is not sharded."""
-
-    untied_s: Floats
-    """Of the parameters of each stage that are not tied to others [b, s]."""
-    tied_s: tuple[float, ...]
-    """Of each tied group, in the order of `StageCosts.tied`."""
-
-
-@dataclass(frozen=True)
-class StageCosts:
-    """Costs of every stage [b, s], parameters included: the cuts may move with the micro-batch size."""
-
-    counts: tuple[tuple[int, ...], ...]
-    """Blocks per stage, for each micro-batch size."""
-    forward_s: Floats
-    backward_s: Floats
-    weight_backward_s: Floats
-    """The part of the backward that a split one may defer."""
-    split_s: Floats
-    """What both parts of a split backward take beyond the whole one."""
-    recomputed_forward_s: dict[Recompute, Floats]
-    """What each recomputation adds to the backward."""
-    activation_bytes: Floats
-    block_activation_bytes: Floats
-    largest_block_bytes: Floats
-    """Activations of the largest block of the stage: the working set of recomputing one layer."""
-    block_input_bytes: Floats
-    """Inputs of the blocks, kept under recompute=layer."""
-    stage_input_bytes: Floats
-    cut_bytes: Floats
-    """What leaves each stage forwards; 0 after the last."""
-    loss_bytes: Floats
-    loss_work_bytes: Floats
-    transient_bytes: Floats
-    """Most that a backward adds to what its stage keeps: it runs from the last layer to the first, and what
-    the layers behind have kept is free by then."""
-    largest_transient_bytes: Floats
-    """Most that a layer adds while it runs, where nothing is freed before."""
-    arriving_bytes: Floats
-    """Gradients that wait for the weight gradient, where the backward is split."""
-    layer_backward_bytes: Floats
-    """As `transient_bytes` under recompute=layer, with the activations of the layer that is recomputed."""
-    parameters: Floats
-    """Parameters that are not tied to others."""
-    tied: tuple[tuple[int, Floats], ...]
-    """For each tied group its parameters, and 1 where a stage has a member [b, s]."""
-    update: UpdateTimes | None = None
-    """None where the optimizer step of some layer was not measured."""
-
-    @property
-    def all_parameters(self) -> Floats:
-        """Parameters of each stage, a tied group counted once within it [b, s]."""
-        return self.parameters + sum(size * member for size, member in self.tied)
-
-    @property
-    def all_update_s(self) -> Floats | None:
-        """Measured optimizer step of each stage, a tied group counted once within it [b, s]."""
-        if self.update is None:
-            return None
-        tied = zip(self.update.tied_s, self.tied, strict=True)
-        return self.update.untied_s + sum(seconds * member for seconds, (_, member) in tied)
+from tuner.stage_costs import StageCosts, UpdateTimes
 
 
 class StageModel:
@@ -101,9 +37,10 @@ class StageModel:
         self._untied = np.array(
             [layer.parameters - layer.tied_parameters for layer in layers], dtype=np.float64
         )
-        self._tied = [
-            (size, np.array([layer.tied_group == group for layer in layers], dtype=np.float64))
-            for group, size in description.tied_groups().items()
+        tied = description.tied_groups()
+        self._tied = list(tied.values())
+        self._members = [
+            np.array([layer.tied_group == group for layer in layers], dtype=np.float64) for group in tied
         ]
         self._balanced: dict[tuple[int, float, float], tuple[int, ...]] = {}
         """Cuts of equal blocks by depth and what stands before and behind them, in blocks to two decimals."""
@@ -111,35 +48,39 @@ class StageModel:
 
     def stages(self, costs: LayerCosts, depth: int) -> StageCosts:
         """Costs of `depth` stages; the balanced partition is made anew for every micro-batch size."""
-        total = costs.forward_s + costs.backward_s
-        counts = [self._counts(row, depth) for row in total]
+        counts = self._counts(costs.forward_s + costs.backward_s, depth)
         cuts = self._cuts(counts)
         kept = costs.activation_bytes
         block_kept = np.where(self._is_block, kept, 0.0)
         inputs = np.concatenate([np.zeros((len(kept), 1)), costs.cut_bytes[:, :-1]], axis=1)
-        ends = np.take_along_axis(costs.cut_bytes, cuts[:, 1:] - 1, axis=1)
-        ends[:, -1] = 0.0
         block_inputs = np.where(self._is_block, inputs, 0.0)
         layer_kept = np.where(self._is_block, inputs, kept)
+        ends = np.take_along_axis(costs.cut_bytes, cuts[:, 1:] - 1, axis=1)
+        ends[:, -1] = 0.0
+        summed = kept, block_kept, block_inputs, costs.loss_bytes, costs.loss_work_bytes, costs.arriving_bytes
+        activations, block_activations, block_input_bytes, losses, loss_work, arriving = _sums(summed, cuts)
+        largest_block, largest_transient = _largest((block_kept, costs.transient_bytes), cuts)
+        transient, layer_backward = _most_added(
+            (costs.transient_bytes, costs.transient_bytes + block_kept), (kept, layer_kept), cuts
+        )
+        untied, *members = _sums([_repeat(of, len(cuts)) for of in (self._untied, *self._members)], cuts)
         return StageCosts(
             counts=tuple(counts),
             **self._times(costs, cuts),
-            activation_bytes=_sums(kept, cuts),
-            block_activation_bytes=_sums(block_kept, cuts),
-            largest_block_bytes=_largest(block_kept, cuts),
-            block_input_bytes=_sums(block_inputs, cuts),
+            activation_bytes=activations,
+            block_activation_bytes=block_activations,
+            largest_block_bytes=largest_block,
+            block_input_bytes=block_input_bytes,
             stage_input_bytes=np.take_along_axis(inputs, cuts[:, :-1], axis=1),
             cut_bytes=ends,
-            loss_bytes=_sums(costs.loss_bytes, cuts),
-            loss_work_bytes=_sums(costs.loss_work_bytes, cuts),
-            transient_bytes=_most_added(costs.transient_bytes, kept, cuts),
-            largest_transient_bytes=_largest(costs.transient_bytes, cuts),
-            arriving_bytes=_sums(costs.arriving_bytes, cuts),
-            layer_backward_bytes=_most_added(costs.transient_bytes + block_kept, layer_kept, cuts),
-            parameters=_sums(_repeat(self._untied, len(cuts)), cuts),
-            tied=tuple(
-                (size, np.minimum(1.0, _sums(_repeat(of, len(cuts)), cuts))) for size, of in self._tied
-            ),
+            loss_bytes=losses,
+            loss_work_bytes=loss_work,
+            transient_bytes=transient,
+            largest_transient_bytes=largest_transient,
+            arriving_bytes=arriving,
+            layer_backward_bytes=layer_backward,
+            parameters=untied,
+            tied=tuple((size, np.minimum(1.0, of)) for size, of in zip(self._tied, members, strict=True)),
             update=self._updates(cuts),
         )
 
@@ -158,14 +99,15 @@ class StageModel:
         return replace(stages, **doubled, recomputed_forward_s=recomputed)
 
     def _times(self, costs: LayerCosts, cuts: Integers) -> dict[str, Any]:
-        forward = _sums(costs.forward_s, cuts)
-        blocks = _sums(np.where(self._is_block, costs.forward_s, 0.0), cuts)
+        of_blocks = np.where(self._is_block, costs.forward_s, 0.0)
+        timed = costs.forward_s, costs.backward_s, costs.weight_backward_s, costs.split_s, of_blocks
+        forward, backward, weight_backward, split, blocks = _sums(timed, cuts)
         recomputed = {"none": np.zeros_like(forward), "stage": forward, "layer": blocks}
         return {
             "forward_s": forward + self._overhead_s,
-            "backward_s": _sums(costs.backward_s, cuts) + self._overhead_s,
-            "weight_backward_s": _sums(costs.weight_backward_s, cuts) + self._overhead_s,
-            "split_s": _sums(costs.split_s, cuts) + self._overhead_s,
+            "backward_s": backward + self._overhead_s,
+            "weight_backward_s": weight_backward + self._overhead_s,
+            "split_s": split + self._overhead_s,
             "recomputed_forward_s": recomputed,
         }
 
@@ -176,21 +118,34 @@ class StageModel:
         layers = self._description.layers
         all_parameters = np.array([max(1, layer.parameters) for layer in layers], dtype=np.float64)
         each_s = self._update_s / all_parameters
-        tied = tuple(size * float((of * each_s).max()) for size, of in self._tied)
-        return UpdateTimes(_sums(_repeat(self._untied * each_s, len(cuts)), cuts), tied)
+        tied = zip(self._tied, self._members, strict=True)
+        tied_s = tuple(size * float((of * each_s).max()) for size, of in tied)
+        (untied_s,) = _sums([_repeat(self._untied * each_s, len(cuts))], cuts)
+        return UpdateTimes(untied_s, tied_s)
 
-    def _counts(self, layer_s: Floats, depth: int) -> tuple[int, ...]:
+    def _counts(self, layer_s: Floats, depth: int) -> list[tuple[int, ...]]:
+        """Blocks per stage by the times of the layers, for every micro-batch size [b, l]."""
         blocks = len(self._description.blocks)
         if self._partition == "even":
-            return even_counts(blocks, depth)
+            return [even_counts(blocks, depth)] * len(layer_s)
         first, last = self._first_block, self._last_block
-        times = layer_s[first : last + 1].tolist()
-        outer = float(layer_s[:first].sum()), float(layer_s[last + 1 :].sum())
-        if min(times) < max(times) or not times[0]:
-            return balanced_counts(times, depth, first_s=outer[0], last_s=outer[1])
-        first_s, last_s = (round(each / times[0], 2) for each in outer)
-        if (key := (depth, first_s, last_s)) not in self._balanced:
-            self._balanced[key] = balanced_counts([1.0] * blocks, depth, first_s=first_s, last_s=last_s)
+        times = layer_s[:, first : last + 1]
+        outer = layer_s[:, :first].sum(axis=1), layer_s[:, last + 1 :].sum(axis=1)
+        equal = (times == times[:, :1]).all(axis=1) & (times[:, 0] > 0)
+        each = zip(times, equal.tolist(), outer[0].tolist(), outer[1].tolist(), strict=True)
+        return [
+            self._of_equal(depth, before_s / float(row[0]), after_s / float(row[0]))
+            if alike
+            else balanced_counts(row.tolist(), depth, first_s=before_s, last_s=after_s)
+            for row, alike, before_s, after_s in each
+        ]
+
+    def _of_equal(self, depth: int, first: float, last: float) -> tuple[int, ...]:
+        """The cut of equal blocks with what stands before and behind them, in blocks to two decimals."""
+        key = depth, round(first, 2), round(last, 2)
+        if key not in self._balanced:
+            ones = [1.0] * len(self._description.blocks)
+            self._balanced[key] = balanced_counts(ones, depth, first_s=key[1], last_s=key[2])
         return self._balanced[key]
 
     def _cuts(self, counts: list[tuple[int, ...]]) -> Integers:
@@ -200,22 +155,30 @@ class StageModel:
         return np.concatenate([np.zeros((len(counts), 1), dtype=np.int64), ends], axis=1)
 
 
-def _sums(values: Floats, cuts: Integers) -> Floats:
-    """Sums over the layers of each stage [b, s] of values [b, l]."""
-    running = np.concatenate([np.zeros((len(values), 1)), np.cumsum(values, axis=1)], axis=1)
-    at_cuts = np.take_along_axis(running, cuts, axis=1)
-    return np.diff(at_cuts, axis=1)
+def _sums(values: Sequence[Floats], cuts: Integers) -> list[Floats]:
+    """Sums over the layers of each stage [b, s], of each of the values [b, l]."""
+    running = np.zeros((len(values), len(cuts), values[0].shape[1] + 1))
+    np.cumsum(values, axis=2, out=running[:, :, 1:])
+    return list(np.diff(running[:, _rows(cuts), cuts], axis=2))
 
 
-def _largest(values: Floats, cuts: Integers) -> Floats:
-    """Largest value over the layers of each stage [b, s]."""
-    return np.stack([np.maximum.reduceat(row, cut[:-1]) for row, cut in zip(values, cuts, strict=True)])
+def _largest(values: Sequence[Floats], cuts: Integers) -> list[Floats]:
+    """Largest value over the layers of each stage [b, s], of each of the values [b, l]."""
+    stacked = np.stack(values)
+    starts = (cuts[:, :-1] + stacked.shape[2] * _rows(cuts)).ravel()
+    flat = stacked.reshape(len(values), -1)
+    return list(np.maximum.reduceat(flat, starts, axis=1).reshape(len(values), len(cuts), -1))
 
 
-def _most_added(needed: Floats, kept: Floats, cuts: Integers) -> Floats:
+def _most_added(needed: Sequence[Floats], kept: Sequence[Floats], cuts: Integers) -> list[Floats]:
     """Most of each stage [b, s], over its layers, that one needs beyond what those behind it have freed."""
-    running = np.cumsum(kept, axis=1)
-    return _largest(needed + running, cuts) - np.take_along_axis(running, cuts[:, 1:] - 1, axis=1)
+    running = np.cumsum(kept, axis=2)
+    most = _largest(list(running + np.stack(needed)), cuts)
+    return [each - freed for each, freed in zip(most, running[:, _rows(cuts), cuts[:, 1:] - 1], strict=True)]
+
+
+def _rows(cuts: Integers) -> Integers:
+    return np.arange(len(cuts))[:, None]
 
 
 def _repeat(values: Floats, rows: int) -> Floats:

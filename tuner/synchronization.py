@@ -7,11 +7,11 @@ import numpy as np
 from tuner.compression import NONE, SCATTERED, Compression
 from tuner.memory import ParameterBytes
 from tuner.network import Network
-from tuner.ranks import by_rank, to_ranks
+from tuner.ranks import by_rank, placement_of, to_ranks
 from tuner.request import PlanRequest
 from tuner.schedules import Case, Scheme
 from tuner.schedules.scheme import Floats, Integers
-from tuner.stages import StageCosts
+from tuner.stage_costs import StageCosts
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Synchronization:
 
         PipeDream waits for every micro-batch's collective, PipeDream-2BW hides it behind the next mini-batch.
         """
-        placement = scheme.placement(case.depth, case.pipe_pairs)
+        placement = placement_of(scheme, case.depth, case.pipe_pairs)
         copies = len(placement)
         length = self.collective_s(stages, network, copies=copies, stopped=not scheme.eager_opt)
         length = length + self.before_s(stages, copies=copies, width=network.width)
@@ -42,10 +42,9 @@ class Synchronization:
             busy = case.micro_batches * (stages.forward_s + backward_s).max(axis=1)
             return np.asarray(np.maximum(0.0, length.max(axis=1) - busy))
         start = _starts(scheme, case, placement, backward_s=backward_s)
-        length = np.broadcast_to(length[:, None, :], start.shape)
-        ends = self._last_end(by_rank(start, placement), by_rank(length, placement))
+        ends = self._last_end(by_rank(start, placement), by_rank(length[:, None, :], placement))
         after = self.after_s(stages, network, copies=copies)
-        afterwards = to_ranks(np.broadcast_to(after[:, None, :], start.shape), placement, "sum").max(axis=1)
+        afterwards = to_ranks(after[:, None, :], placement, "sum").max(axis=1)
         return np.asarray(np.maximum(0.0, ends.max(axis=1)) + afterwards)
 
     def collective_s(self, stages: StageCosts, network: Network, *, copies: int, stopped: bool) -> Floats:
@@ -114,7 +113,6 @@ def _starts(scheme: Scheme, case: Case, placement: Integers, *, backward_s: Floa
     start then, the others when their rank has finished (with one pipe that is the same moment).
     """
     before_end = np.cumsum(backward_s, axis=1) - backward_s
-    own = np.broadcast_to(before_end[:, None, :], (len(before_end), *placement.shape))
-    finished = to_ranks(own, placement, "min")[:, placement]
+    finished = to_ranks(before_end[:, None, :], placement, "min")[:, placement]
     early = (np.arange(case.stages) > case.stages / 2) & scheme.eager_opt
-    return -np.where(early, own, finished)
+    return -np.where(early, before_end[:, None, :], finished)

@@ -12,7 +12,8 @@ from profiles.cluster import ClusterProfile
 from profiles.timings import Profile
 from tests.tuner.factories import Shelf, inline, llama, make_cluster, make_plan, make_profile, make_request
 from tuner.cost import IterationTimes
-from tuner.evaluation import Evaluator, Variant
+from tuner.evaluated import Variant
+from tuner.evaluation import Evaluator
 from tuner.inputs import gather
 from tuner.schedules import find_scheme
 from tuner.space import Layout

@@ -12,17 +12,19 @@ from profiles import library
 from tests.tuner.factories import make_plan, make_request
 from tests.tuner.schedules.test_schemes_and_programs import UPPER_BOUNDS, variants
 from tuner.configuration import Recompute
-from tuner.evaluation import Evaluator, Variant
+from tuner.evaluated import Variant
+from tuner.evaluation import Evaluator
 from tuner.fullest_moment import Alive, fullest_moment
 from tuner.inputs import gather
 from tuner.memory_replay import StageBytes, replay_memory
 from tuner.operation_costs import OperationCosts
+from tuner.recomputed import recomputed
 from tuner.schedules import SCHEMES, SYNCHRONOUS, Case
 from tuner.schedules.program import Program
 from tuner.schedules.scheme import Floats
 from tuner.simulation import simulate
 from tuner.space import Layout
-from tuner.stages import StageCosts
+from tuner.stage_costs import StageCosts
 
 LAWS = settings(max_examples=25, deadline=None, derandomize=True)
 
@@ -73,7 +75,8 @@ def stage_costs(count: int, seed: int, *, losses: bool = True) -> StageCosts:
 def alive(name: str, stages: StageCosts, case: Case, recompute: Recompute) -> Alive:
     """By the moments of the schedule."""
     placement = SCHEMES[name].placement(case.depth, case.pipe_pairs)
-    return fullest_moment(SCHEMES[name], stages, case, recompute=recompute, placement=placement)
+    again = recomputed(stages, (recompute,))
+    return fullest_moment(SCHEMES[name], stages, case, recomputed=again, placement=placement)
 
 
 def replayed(name: str, program: Program, stages: StageCosts, recompute: Recompute) -> Floats:

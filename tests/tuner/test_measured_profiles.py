@@ -13,7 +13,8 @@ from tests.tuner.factories import make_plan
 from tuner.configuration import Configuration
 from tuner.enactment import expect
 from tuner.errors import RequestError
-from tuner.evaluation import Evaluator, Variant
+from tuner.evaluated import Variant
+from tuner.evaluation import Evaluator
 from tuner.inputs import gather
 from tuner.plan import Plan
 from tuner.request import read_request

@@ -1,5 +1,6 @@
 """What must a schedule tell the cost and memory models?"""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -41,7 +42,7 @@ class CriticalPath:
     backwards: Floats
 
 
-class Scheme(Protocol):
+class Scheme(Hashable, Protocol):
     """A schedule as the model sees it; arrays have the axes b (micro-batch size), p (pipe), s (stage)."""
 
     name: str
