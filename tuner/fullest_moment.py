@@ -129,10 +129,10 @@ def _losses(held: _Held, kept: Floats) -> tuple[Floats, Floats]:
 
 def _backward(held: _Held) -> tuple[Floats, Floats]:
     """Recomputed activations and transient bytes of the stage whose backward adds most to its rank [b, w]."""
-    by_stage = [
-        by_rank(values[:, None, :], held.placement)
-        for values in (held.recomputed.working_bytes, held.recomputed.added_bytes)
-    ]
-    fullest = by_stage[1].argmax(axis=1, keepdims=True)
-    most = [np.take_along_axis(values, fullest, axis=1)[:, 0, :] for values in by_stage]
-    return most[0], most[1] - most[0]
+    recomputed = held.recomputed
+    working, *others = by_rank(recomputed.working_bytes[:, None, :], held.placement)
+    added, *others_added = by_rank(recomputed.added_bytes[:, None, :], held.placement)
+    for other, other_added in zip(others, others_added, strict=True):
+        more = other_added > added
+        working, added = np.where(more, other, working), np.where(more, other_added, added)
+    return working, added - working

@@ -16,7 +16,7 @@ from tuner.exports.frameworks import FRAMEWORKS
 from tuner.inputs import Library, PlanInputs
 from tuner.plan import Candidate, Chosen, ClusterNote, ModelNote, Plan, ProvenanceNote
 from tuner.posing import pose
-from tuner.ranking import Ranked, Ranking
+from tuner.ranking import MOST_OVER, Ranked, Ranking
 from tuner.remedy import smallest_change
 from tuner.request import PlanRequest
 from tuner.search import Search
@@ -67,11 +67,10 @@ def _answer(
     constraints, inputs, calibrated, search = posed.constraints, posed.inputs, posed.calibrated, posed.search
     evaluator = search.evaluator
     ranking = Ranking(evaluator)
-    everything = search.exhaustive()
-    found = everything if request.search == "exhaustive" else search.greedy()
+    found = search.exhaustive() if request.search == "exhaustive" else search.greedy()
     learnt = correct_ranking(ranking, found.fitting, trials) if trials and found.fitting else None
     fitting = learnt.ranked if learnt else ranking.rank(found.fitting)
-    best = () if learnt else ranking.rank(everything.fitting, operations=_OPERATIONS_FOR_REGRET)[:1]
+    best = () if learnt or not fitting else _best(search, ranking, found, chosen=fitting[0])
     bars = ErrorBars(evaluator, calibrated, calibration.level) if calibration and calibrated else None
     narrator = _narrator(inputs, learnt or bars)
     chosen = narrator.chosen(fitting[0]) if fitting else None
@@ -95,7 +94,9 @@ def _answer(
         target_cost=_target_cost(search, ranking, fitting),
         best_by_framework=_elsewhere(chosen, fitting, ranking=ranking, narrator=narrator),
         idle_devices=request.devices - (chosen.width * chosen.depth if chosen else 0),
-        why=Explanation(constraints, everything, ranking, narrator).of(chosen) if constraints else None,
+        why=Explanation(constraints, search.exhaustive(), ranking, narrator).of(chosen)
+        if constraints
+        else None,
         provenance=_provenance(
             inputs, evaluator, found, profile=profile, calibration=calibration, trials=trials
         ),
@@ -111,6 +112,13 @@ def _narrator(inputs: PlanInputs, bars: Bars | None) -> Narrator:
         peak_flops=inputs.accelerator.peak_flops[inputs.description.precision],
         compression=str(one_compression(inputs.request.compression)),
     )
+
+
+def _best(search: Search, ranking: Ranking, found: Found, *, chosen: Ranked) -> tuple[Ranked, ...]:
+    """The best of all, whatever was searched; what is far behind the chosen one would not be simulated."""
+    if search.request.search != "exhaustive":
+        found = search.within(MOST_OVER * chosen.iteration_s)
+    return ranking.rank(found.fitting, operations=_OPERATIONS_FOR_REGRET)[:1]
 
 
 def _lost(chosen: tuple[Ranked, ...], best: tuple[Ranked, ...]) -> float | None:

@@ -26,7 +26,7 @@ _FEWEST_SIMULATED = 2
 _OF_EACH_SCHEDULE = 2
 """Equation 1 compares layouts of one schedule better than schedules, so the best of each are tried."""
 
-_MOST_OVER = 1.35
+MOST_OVER = 1.35
 """Equation 1 was at most 22 % above the simulation where both were tried; what lies beyond is left out."""
 
 
@@ -69,7 +69,7 @@ class Ranking:
         for position, choice in enumerate(tried):
             size = _operations(choice)
             affordable = position < _FEWEST_SIMULATED or size <= left
-            if not affordable or choice.work_s > best or choice.iteration_s > _MOST_OVER * best:
+            if not affordable or choice.work_s > best or choice.iteration_s > MOST_OVER * best:
                 ranked.append(Ranked(choice, None))
                 continue
             left -= size

@@ -1,13 +1,16 @@
 """How do the stages that a rank holds add up? From values of stages [b, p, s] to values of ranks [b, w]."""
 
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Literal
+from functools import lru_cache, reduce
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tuner.schedules.scheme import Floats, Integers, Scheme
 from tuner.stage_costs import StageCosts
+
+_HOW = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
 @lru_cache(maxsize=1024)
@@ -19,30 +22,39 @@ def placement_of(scheme: Scheme, depth: int, pipe_pairs: int) -> Integers:
 
 
 def to_ranks(values: Floats, placement: Integers, how: Literal["sum", "max", "min"]) -> Floats:
-    """Combine [b, p, s] over the stages that each rank holds [b, w]."""
-    if len(placement) == 1 and placement.shape[1] == placement[0, -1] + 1:
-        return values[:, 0, :]
-    return np.asarray(getattr(by_rank(values, placement), how)(axis=1), dtype=np.float64)
+    """Combine [b, p, s], or [b, 1, s] of all pipes, over the stages that each rank holds [b, w]."""
+    return reduce(_HOW[how], by_rank(values, placement))
 
 
-def by_rank(values: Floats, placement: Integers) -> Floats:
-    """[b, p, s] or [b, 1, s] as [b, h, w]: what rank w holds, its h stages one after the other."""
-    places, stages = _held(placement.tobytes(), placement.shape)
-    if values.shape[1] == 1:  # the same for all pipes
-        return np.asarray(values[:, 0, stages])
-    return np.asarray(values.reshape(len(values), -1)[:, places])
+def by_rank(values: NDArray[Any], placement: Integers) -> list[NDArray[Any]]:
+    """[b, p, s], or [b, 1, s] of all pipes, as [b, w] for each of the stages that a rank holds."""
+    same = values.shape[1] == 1
+    return [
+        values[:, 0 if same else pipe, stages] for pipe, stages in _held(placement.tobytes(), placement.shape)
+    ]
 
 
 @lru_cache(maxsize=1024)
-def _held(placement: bytes, shape: tuple[int, int]) -> tuple[Integers, Integers]:
-    """What each rank holds [h, w]: places in the stages of all pipes one after the other, and stages."""
+def _held(placement: bytes, shape: tuple[int, int]) -> tuple[tuple[int, slice | Integers], ...]:
+    """One pipe and its stages in the order of the ranks, for each stage that a rank holds."""
     pipes, stages = shape
     ranks = np.frombuffer(placement, dtype=np.int64).reshape(shape)
     depth = int(ranks.max()) + 1
     order = np.argsort(ranks, axis=1, kind="stable").reshape(pipes, depth, stages // depth)
-    held = np.moveaxis(order, 2, 1).reshape(-1, depth)
-    pipe = np.repeat(np.arange(pipes), stages // depth)[:, None]
-    return pipe * stages + held, held
+    return tuple(
+        (pipe, _as_slice(order[pipe, :, chunk])) for pipe in range(pipes) for chunk in range(stages // depth)
+    )
+
+
+def _as_slice(places: Integers) -> slice | Integers:
+    """The same places as a slice where they are neighbours, which copies nothing."""
+    first, steps = int(places[0]), np.diff(places)
+    if (steps == 1).all():
+        return slice(first, first + len(places))
+    if (steps == -1).all():
+        last = int(places[-1])
+        return slice(first, last - 1 if last else None, -1)
+    return places.copy()
 
 
 def rank_parameters(stages: StageCosts, placement: Integers) -> Floats:

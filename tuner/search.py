@@ -53,6 +53,18 @@ class Search:
         """Every dividing B, every recomputation, every number of pipes."""
         return self._collect(self._exhaustive_of, any_target)
 
+    def within(self, limit_s: float) -> Found:
+        """What of `exhaustive` fits and takes at most `limit_s` by equation 1; nothing of what is refused."""
+        target = self.request.runs_on
+        fitting = [
+            Choice(group, int(index))
+            for scheme, layout in self.legal
+            for group in self.allowed(scheme, layout, target)
+            if group.fits.any()
+            for index in np.flatnonzero(group.fits & (group.iteration_s <= limit_s))
+        ]
+        return Found(tuple(sorted(fitting, key=Choice.rank)), ())
+
     def pool(self, scheme: Scheme, layout: Layout) -> list[Evaluated]:
         """Every variant of a schedule on a layout, at every micro-batch size."""
         key = (scheme.name, layout)

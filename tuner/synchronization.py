@@ -1,6 +1,8 @@
 """How much of the gradient synchronisation do the bubbles not hide (section 3.2 and eq. 1 of the paper)?"""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -41,11 +43,13 @@ class Synchronization:
         if not scheme.synchronous:
             busy = case.micro_batches * (stages.forward_s + backward_s).max(axis=1)
             return np.asarray(np.maximum(0.0, length.max(axis=1) - busy))
-        start = _starts(scheme, case, placement, backward_s=backward_s)
-        ends = self._last_end(by_rank(start, placement), by_rank(length[:, None, :], placement))
+        starts = _starts(scheme, case, placement, backward_s=backward_s)
+        ends = self._last_end(starts, by_rank(length[:, None, :], placement))
+        exposed = np.maximum(0.0, ends.max(axis=1))
+        if self.compression == NONE:
+            return np.asarray(exposed)
         after = self.after_s(stages, network, copies=copies)
-        afterwards = to_ranks(after[:, None, :], placement, "sum").max(axis=1)
-        return np.asarray(np.maximum(0.0, ends.max(axis=1)) + afterwards)
+        return np.asarray(exposed + to_ranks(after[:, None, :], placement, "sum").max(axis=1))
 
     def collective_s(self, stages: StageCosts, network: Network, *, copies: int, stopped: bool) -> Floats:
         """Time of each stage's collective over copies·W replicas [b, s]; `stopped` as `Network.all_reduce_s`.
@@ -89,30 +93,46 @@ class Synchronization:
             return parameters * (gradients + each.weights) / 2
         return self.compression.volume_bytes(parameters, each.gradients)
 
-    def _last_end(self, starts: Floats, lengths: Floats) -> Floats:
-        """When the last collective of each rank ends [b, w], from [b, h, w]; at most `lanes` run at once."""
-        if starts.shape[1] == 1:
-            return np.asarray(starts[:, 0] + lengths[:, 0])
-        order = np.argsort(starts, axis=1, kind="stable")
-        starts = np.take_along_axis(starts, order, axis=1)
-        lengths = np.take_along_axis(lengths, order, axis=1)
+    def _last_end(self, starts: list[Floats], lengths: list[Floats]) -> Floats:
+        """When the last collective of each rank ends [b, w], from those of its stages; `lanes` at once."""
+        if len(starts) == 1:
+            return starts[0] + lengths[0]
         # When each lane is free, the first to be so in front.
-        free = [np.full((len(starts), starts.shape[2]), -np.inf)] * self.lanes
-        for position in range(starts.shape[1]):
-            end = np.maximum(free[0], starts[:, position]) + lengths[:, position]
+        free = [np.full_like(starts[0], -np.inf)] * self.lanes
+        for start, length in _in_order(starts, lengths):
+            end = np.maximum(free[0], start) + length
             for lane in range(1, self.lanes):
                 free[lane - 1], end = np.minimum(free[lane], end), np.maximum(free[lane], end)
             free[-1] = end
-        return np.asarray(free[-1])
+        return free[-1]
 
 
-def _starts(scheme: Scheme, case: Case, placement: Integers, *, backward_s: Floats) -> Floats:
-    """When each stage's collective may start, against the end of the compute [b, p, s].
+def _in_order(starts: list[Floats], lengths: list[Floats]) -> Iterable[tuple[Floats, Floats]]:
+    """Starts and lengths of the collectives of each rank, first to last; of equals as they stand."""
+    if all(start is starts[0] for start in starts):
+        return zip(starts, lengths, strict=True)
+    if len(starts) == 2:
+        swapped = starts[1] < starts[0]
+        return zip(
+            *((np.where(swapped, two, one), np.where(swapped, one, two)) for one, two in (starts, lengths)),
+            strict=True,
+        )
+    start, length = np.stack(starts), np.stack(lengths)
+    order = np.argsort(start, axis=0, kind="stable")
+    in_order = (np.take_along_axis(values, order, axis=0) for values in (start, length))
+    return zip(*in_order, strict=True)
+
+
+def _starts(scheme: Scheme, case: Case, placement: Integers, *, backward_s: Floats) -> list[Floats]:
+    """When the collective of each stage that a rank holds may start, against the end of the compute [b, w].
 
     Stage s has its last gradient Σ_{i<s} B_i before the end. Under eager-sync-opt the stages after the middle
     start then, the others when their rank has finished (with one pipe that is the same moment).
     """
-    before_end = np.cumsum(backward_s, axis=1) - backward_s
-    finished = to_ranks(before_end[:, None, :], placement, "min")[:, placement]
-    early = (np.arange(case.stages) > case.stages / 2) & scheme.eager_opt
-    return -np.where(early, before_end[:, None, :], finished)
+    since = by_rank((np.cumsum(backward_s, axis=1) - backward_s)[:, None, :], placement)
+    finished = -reduce(np.minimum, since)
+    if not scheme.eager_opt or len(since) == 1:
+        return [finished] * len(since)
+    behind_middle = np.arange(case.stages) > case.stages / 2
+    early = by_rank(behind_middle[None, None, :], placement)
+    return [np.where(when, -own, finished) for when, own in zip(early, since, strict=True)]
