@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from cli.answer import configuration, describe_failure
+from cli.compressions import describe_compressions
 from cli.explanation import provenance
 from cli.quantities import gigabytes, percent, seconds, table
 from tuner.plan import ConfigurationDocument
@@ -17,6 +18,9 @@ def describe(tuning: Tuning) -> Iterator[str]:
         yield from describe_failure(tuning)
         return
     yield from _choice(tuning)
+    if tuning.compression:
+        yield ""
+        yield from describe_compressions(tuning.compression)
     yield ""
     yield from _trials(tuning)
     yield ""

@@ -18,7 +18,7 @@ MOST_LOCAL_DEVICES = 64
 _MEASURED_CLUSTER = "local-cpu"
 """The cluster that is this very machine."""
 _LINK_BUDGET_S = 0.1
-_FIXED = {"gradient_precision": "float32", "rank_order": "pipe_major", "compression": "none"}
+_FIXED = {"gradient_precision": "float32", "rank_order": "pipe_major"}
 """Options of a plan that a trial does not have, and what it does."""
 
 

@@ -49,6 +49,7 @@ class _Study:
 
     subject: Subject
     request: PlanRequest
+    """With the one compression that its trials have."""
     inputs: PlanInputs
     options: tuple[Option, ...]
     before: Plan
@@ -103,14 +104,18 @@ def _save(subject: Subject, files: dict[str, Path | None]) -> None:
 
 def _plan(subject: Subject) -> _Study:
     from profiles import library
+    from tuner.compressed_plans import settled
     from tuner.inputs import gather
     from tuner.options import options_of
     from tuner.planning import answer
     from tuner.request import read_request
 
-    request, profile = read_request(subject.request()), subject.profile
+    asked, profile = read_request(subject.request()), subject.profile
+    before = answer(asked, library, profile=profile)
+    request = settled(asked, before)
     inputs = gather(request, library, profile=profile)
-    before = answer(request, library, profile=profile)
+    if before.compression:
+        click.echo(f"Compression: {before.compression.summary}", err=True)
     options = options_of(request, library, profile=profile, search=request.search) if before.chosen else ()
     if options:
         best = options[0]
@@ -197,11 +202,18 @@ def _tell(text: str) -> None:
 
 def _document(study: _Study, session: Session) -> Tuning:
     from profiles import library
+    from tuner.compressed_plans import as_asked
     from tuner.planning import answer
     from tuner.tuning import tuning
 
     after = answer(study.request, library, profile=study.subject.profile, trials=session.rows)
-    return tuning(after, study.options, session.rows, before=study.before, stopped=session.stopped)
+    return tuning(
+        as_asked(study.before, after),
+        study.options,
+        session.rows,
+        before=study.before,
+        stopped=session.stopped,
+    )
 
 
 def _write_report(study: _Study, document: Tuning, path: Path, *, fastest: Run | None) -> None:

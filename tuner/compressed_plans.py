@@ -36,6 +36,21 @@ def with_compression(request: PlanRequest, plan_of: Callable[[PlanRequest], Plan
     return best.model_copy(update=changes)
 
 
+def settled(request: PlanRequest, plan: Plan) -> PlanRequest:
+    """The request with the one compression that `plan`, its answer, chose: what its trials run with."""
+    name = plan.chosen.compression if plan.chosen else "none"
+    return request.model_copy(update={"compression": name})
+
+
+def as_asked(before: Plan, corrected: Plan) -> Plan:
+    """What trials corrected, as an answer to the request of `before`: with what that said of compressions."""
+    kept: dict[str, object] = {"compression": before.compression}
+    kept["request"] = {**corrected.request, "compression": before.request["compression"]}
+    if corrected.chosen is not None and corrected.chosen.compression != "none":
+        kept["best_by_framework"] = before.best_by_framework
+    return corrected.model_copy(update=kept)
+
+
 def sent_bytes(evaluator: Evaluator, choice: Choice) -> int:
     """What the rank that sends most gives to collectives of gradients in an iteration."""
     variant, index = choice.evaluated.variant, choice.index

@@ -36,18 +36,19 @@ WITH_RESIDUAL = frozenset({"topk", "gaussiank", "powersgd"})
 MOST_RANK = 64
 
 _BYTES_MOVED = {
-    "none": (0.0, 0.0),
-    "fp16": (6.0, 6.0),
-    "bf16": (6.0, 6.0),
-    "topk": (40.0, 4.0),
-    "gaussiank": (44.0, 4.0),
-    "qsgd": (40.0, 4.0),
-    "a2sgd": (12.0, 10.0),
-    "powersgd": (28.0, 12.0),
+    "none": (0.0, 0.0, 0.0),
+    "fp16": (6.0, 0.0, 6.0),
+    "bf16": (6.0, 0.0, 6.0),
+    "topk": (40.0, 0.0, 16.0),
+    "gaussiank": (44.0, 0.0, 16.0),
+    "qsgd": (195.0, 0.0, 12.0),
+    "a2sgd": (30.0, 0.0, 38.0),
+    "powersgd": (24.0, 4.0, 32.0),
 }
-"""Bytes of memory traffic for each gradient, before and after the collective: passes over it, in float32."""
-_DECODED = {"topk": 2.0, "gaussiank": 2.0, "qsgd": 60.0}
-"""Bytes of memory traffic for each byte that is gathered, to decode and add it."""
+"""Bytes that the executor's operations read and write for each gradient in float32: before its collective,
+between that and a second one, and after the last."""
+_DECODED = {"topk": 4.0, "gaussiank": 4.0, "qsgd": 430.0}
+"""Bytes that they read and write for each byte that is gathered, to decode and add it."""
 
 _RISKS = {
     "none": "exact",
@@ -85,11 +86,6 @@ class Compression:
         return "all_reduce" if self.name in SUMMED else "all_gather"
 
     @property
-    def rounds(self) -> int:
-        """Collectives that follow each other."""
-        return 2 if self.name == "powersgd" else 1
-
-    @property
     def risk(self) -> str:
         """What it may do to convergence."""
         return _RISKS[self.name]
@@ -123,13 +119,23 @@ class Compression:
             volume = 8 * self.kept(n)
         return np.where(n > 0, volume, 0).astype(np.float64)
 
+    def following_bytes(self, elements: Any) -> Floats:
+        """How much of `volume_bytes` goes in a second collective, which needs what the first has summed."""
+        factors = self.factored(elements) if self.name == "powersgd" else np.zeros_like(elements)
+        return np.asarray(4 * factors / 2, dtype=np.float64)
+
     def before_s(self, elements: Floats, bytes_per_s: float) -> Floats:
         """Time of compressing on a device whose memory moves so many bytes a second."""
         return np.asarray(elements * _BYTES_MOVED[self.name][0] / bytes_per_s)
 
+    def between_s(self, elements: Floats, bytes_per_s: float) -> Floats:
+        """Time of making what a second collective sends from what the first has summed; 0 where none is."""
+        moved = np.where(self.following_bytes(elements) > 0, elements * _BYTES_MOVED[self.name][1], 0.0)
+        return np.asarray(moved / bytes_per_s)
+
     def after_s(self, elements: Floats, bytes_per_s: float, *, replicas: int) -> Floats:
         """Time of decompressing what all replicas have sent."""
-        moved = np.asarray(elements * _BYTES_MOVED[self.name][1])
+        moved = np.asarray(elements * _BYTES_MOVED[self.name][2])
         if self.name in _DECODED:
             moved = moved + replicas * self.volume_bytes(elements) * _DECODED[self.name]
         return np.asarray(moved / bytes_per_s)

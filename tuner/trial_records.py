@@ -23,12 +23,13 @@ class Task:
     precision: str
     mini_batch_size: int
     settings: str
-    """What a measurement has no field for: optimizer, and who started the ranks."""
+    """What a measurement has no field for: optimizer, compression, and who started the ranks."""
 
     @classmethod
     def of(cls, inputs: PlanInputs, *, model: str, launcher: str) -> "Task":
         """The task of a request; `model` is the name by which predictions of the measurements find it."""
         request = inputs.request
+        compressed = "" if request.compression == "none" else f"gradients by {request.compression}, "
         return cls(
             model=model,
             cluster=inputs.cluster.name,
@@ -36,8 +37,8 @@ class Task:
             sequence_length=inputs.description.sequence_length,
             precision=inputs.description.precision,
             mini_batch_size=request.mini_batch_size,
-            settings=f"{_TITLE}: {request.optimizer}, optimizer sharding {request.optimizer_sharding}, "
-            f"launcher {launcher}",
+            settings=f"{_TITLE}: {compressed}{request.optimizer}, optimizer sharding "
+            f"{request.optimizer_sharding}, launcher {launcher}",
         )
 
     def has(self, measurement: Measurement) -> bool:

@@ -31,6 +31,8 @@ class Compressor:
         """Q of powersgd [side, rank], the same on all replicas."""
         self.steps = 0
         """Steps that were made or skipped."""
+        self._halfway: list[LowRankExchange] = []
+        """Those that have a second collective to start."""
         self._wire = wire
         self._seed = seed
 
@@ -47,13 +49,22 @@ class Compressor:
     def start(self, unit: Unit, process_group: dist.ProcessGroup, *, length: int, scale: float) -> Any:
         """Compress, and start the collective; what comes back puts the sum in place when waited for.
 
-        length: of the whole buffer without padding. scale: the loss scale that is in the gradient.
+        That is after `proceed`. length: of the whole buffer without padding. scale: the loss scale that is in
+        the gradient.
         """
         gradient = unit.gradient if unit.gradient.dtype == torch.float64 else unit.gradient.float()
         if self.keeps_residual:
             gradient = self.feedback.corrected(unit, gradient, length=length, scale=scale)
         exchange = self._exchange(unit, gradient, process_group)
+        if isinstance(exchange, LowRankExchange):
+            self._halfway.append(exchange)
         return _Pending(self, unit, exchange, scale=scale)
+
+    def proceed(self) -> None:
+        """Start the second collectives, in the order of the first: links carry one while the next is made."""
+        for exchange in self._halfway:
+            exchange.proceed()
+        self._halfway.clear()
 
     def settle(self, *, stepped: bool) -> None:
         """After the step, or where it was skipped."""
@@ -88,7 +99,7 @@ class Compressor:
     def _factored(self, unit: Unit, gradient: Tensor, process_group: dist.ProcessGroup) -> Exchange:
         if not int(self.compression.factored(len(gradient))):
             return exchanges.DenseExchange(gradient, wire=self._wire, process_group=process_group)
-        key, side = (*unit.place, unit.start), len(low_rank.as_matrix(gradient))
+        key, side = (*unit.place, unit.start), low_rank.side_of(len(gradient))
         if key not in self.factors or len(self.factors[key]) != side:
             drawn = self.generator(key, torch.device("cpu"))
             factor = low_rank.first_factor(side, self.compression.rank, drawn)
@@ -99,7 +110,7 @@ class Compressor:
         """Put the sum of an exchange where it belongs, and note what is owed."""
         outcome = exchange.wait()
         unit.gradient.copy_(outcome.total)
-        if outcome.residual is not None and bool(torch.isfinite(outcome.total).all()):
+        if outcome.residual is not None and _is_finite(outcome.total):
             self.feedback.owe(unit, outcome.residual, scale=scale)
         if isinstance(exchange, LowRankExchange):
             self.factors[*unit.place, unit.start] = exchange.factor
@@ -114,3 +125,8 @@ class _Pending:
     def wait(self) -> None:
         """Put the sum into the unit's gradient."""
         self._compressor.finished(self._unit, self._exchange, self._scale)
+
+
+def _is_finite(total: Tensor) -> bool:
+    """Whether all of it is: one pass where the sum says so, which huge numbers may overflow."""
+    return bool(torch.isfinite(total.sum(dtype=torch.float64)) or torch.isfinite(total).all())

@@ -22,7 +22,7 @@ class Outcome(NamedTuple):
     """What an exchange gives."""
 
     total: Tensor
-    """The sum over the replicas [n], in the dtype of the gradient that was sent."""
+    """The sum over the replicas [n]."""
     residual: Tensor | None
     """What of this replica's gradient was not sent [n]; None where nothing is kept."""
 
@@ -40,14 +40,13 @@ class CastExchange:
     def __init__(
         self, gradient: Tensor, dtype: torch.dtype, *, wire: Wire, process_group: dist.ProcessGroup
     ) -> None:
-        self._dtype = gradient.dtype
         self._code = gradient.to(dtype, copy=True)
         self._work = wire.all_reduce(self._code, process_group)
 
     def wait(self) -> Outcome:
-        """The rounded sum."""
+        """The rounded sum, in that precision."""
         self._work.wait()
-        return Outcome(self._code.to(self._dtype), None)
+        return Outcome(self._code, None)
 
 
 class CastScatter:
@@ -120,7 +119,7 @@ class TwoMeansExchange:
 
 
 class LowRankExchange:
-    """powersgd: the second collective starts when the first is waited for."""
+    """powersgd: two collectives, of which the second needs what the first has summed."""
 
     def __init__(
         self, gradient: Tensor, factor: Tensor, *, wire: Wire, process_group: dist.ProcessGroup
@@ -133,18 +132,22 @@ class LowRankExchange:
         self._columns = (self._matrix @ factor.to(gradient)).float()
         self._work = wire.all_reduce(self._columns, process_group)
 
-    def wait(self) -> Outcome:
-        """P̂·Qᵀ, and what this replica's own Q leaves out."""
+    def proceed(self) -> None:
+        """Wait for the first collective, and start the second."""
         self._work.wait()
-        n, like = len(self._gradient), self._gradient
-        columns = low_rank.orthonormal(self._columns.to(like))
-        own = (self._matrix.T @ columns).float()
-        total = own.clone()
-        self._wire.all_reduce(total, self._process_group).wait()
+        self._basis = low_rank.orthonormal(self._columns.to(self._gradient))
+        self._own = (self._matrix.T @ self._basis).float()
+        self._total = self._own.clone()
+        self._work = self._wire.all_reduce(self._total, self._process_group)
+
+    def wait(self) -> Outcome:
+        """P̂·Qᵀ, and what this replica's own Q leaves out; only after `proceed`."""
+        self._work.wait()
+        n, like, basis, total = len(self._gradient), self._gradient, self._basis, self._total
         if torch.isfinite(total).all():
             self.factor = total
-        residual = like - (columns @ own.to(like).T).reshape(-1)[:n]
-        return Outcome((columns @ total.to(like).T).reshape(-1)[:n], residual)
+        residual = like - (basis @ self._own.to(like).T).reshape(-1)[:n]
+        return Outcome((basis @ total.to(like).T).reshape(-1)[:n], residual)
 
 
 class DenseExchange:
@@ -167,15 +170,14 @@ class DenseExchange:
 def sparse_exchange(
     gradient: Tensor, indices: Tensor, count: int, *, wire: Wire, process_group: dist.ProcessGroup
 ) -> GatheredExchange:
-    """topk, gaussiank: of the gradients at `indices`, at most `count`."""
+    """topk, gaussiank: of the gradients at `indices`, at most `count`; the gradient becomes the residual."""
     code = sparse.encode(gradient, indices, count)
-    residual = gradient.clone()
-    residual[indices] -= gradient[indices].float().to(gradient.dtype)
+    gradient[indices] -= gradient[indices].float().to(gradient.dtype)
     return GatheredExchange(
         gradient,
         code,
         add_decoded=sparse.add_decoded,
-        residual=residual,
+        residual=gradient,
         wire=wire,
         process_group=process_group,
     )

@@ -54,5 +54,8 @@ class Feedback:
     def settle(self, *, stepped: bool) -> None:
         """After the step, or where it was skipped."""
         for unit, residual in self._next if stepped else ():
-            self.residuals[unit.place][unit.start : unit.stop] = residual
+            if len(residual) == len(self.residuals[unit.place]):
+                self.residuals[unit.place] = residual
+            else:
+                self.residuals[unit.place][unit.start : unit.stop] = residual
         self._next.clear()

@@ -13,9 +13,14 @@ import torch
 from torch import Tensor
 
 
+def side_of(elements: int) -> int:
+    """⌈√n⌉."""
+    return isqrt(max(0, elements - 1)) + 1
+
+
 def as_matrix(gradient: Tensor) -> Tensor:
     """[n] -> [⌈√n⌉, ⌈√n⌉]."""
-    side = isqrt(max(0, len(gradient) - 1)) + 1
+    side = side_of(len(gradient))
     return torch.nn.functional.pad(gradient, (0, side * side - len(gradient))).view(side, side)
 
 

@@ -22,6 +22,7 @@ from executor.trials.trial_request import read_trial
 from executor.trials.trial_result import result_of
 from profiles import library
 from profiles.timings import Profile
+from tuner.compression import one_compression
 from tuner.configuration import Configuration
 from tuner.enactment import Expectation, expect
 from tuner.errors import TunerError
@@ -94,6 +95,7 @@ class Bench:
             "tied": expected.tied,
             "optimizer": request.optimizer,
             "optimizer_sharding": request.optimizer_sharding,
+            "compression": str(one_compression(request.compression)),
             "model": self._model,
             "sequence_length": None if is_factory else request.sequence_length,
             "precision": request.precision,

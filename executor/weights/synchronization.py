@@ -73,7 +73,8 @@ class Synchronizer:
                 self.started += 1
 
     def finish(self) -> None:
-        """Wait for all collectives that were started."""
+        """Wait for all collectives that were started, and for those that follow from them."""
+        self.compressor.proceed()
         for work in self._pending:
             work.wait()
         self._pending.clear()

@@ -17,6 +17,10 @@ REQUEST = make_request()
 OPTIONS = options_of(REQUEST, library)
 TASK = Task.of(gather(REQUEST, library), model="tiny-gpt", launcher="local")
 
+COMPRESSED = Task.of(
+    gather(REQUEST.model_copy(update={"compression": "fp16"}), library), model="tiny-gpt", launcher="local"
+)
+
 
 def kept(status: str, *, place: int = 0, peaks: tuple[int, ...] = (7, 9)) -> Measurement | None:
     """The measurement of a trial of an option."""
@@ -43,7 +47,7 @@ def test_what_gave_no_answer_is_no_measurement(status: str) -> None:
 
 
 def test_measurements_of_another_study_are_not_taken_for_its_own() -> None:
-    """Another model, cluster, precision, mini-batch or optimizer is another study."""
+    """Another model, cluster, precision, mini-batch, optimizer or compression is another study."""
     measurement = kept("ok")
 
     assert measurement is not None
@@ -54,6 +58,7 @@ def test_measurements_of_another_study_are_not_taken_for_its_own() -> None:
         {"precision": "bfloat16"},
         {"mini_batch_size": 32},
         {"settings": TASK.settings.replace("adam", "sgd")},
+        {"settings": COMPRESSED.settings},
     ):
         assert trials_of([measurement], replace(TASK, **change), OPTIONS) == ()
 

@@ -43,7 +43,9 @@ def exchange(compressor: Compressor, gradient: Tensor, rank: int, *, stepped: bo
     group = dist.group.WORLD
     if group is None:
         raise RuntimeError("there is no process group")
-    compressor.start(unit, group, length=len(gradient), scale=1.0).wait()
+    pending = compressor.start(unit, group, length=len(gradient), scale=1.0)
+    compressor.proceed()
+    pending.wait()
     compressor.settle(stepped=stepped)
     return gradient
 
@@ -76,6 +78,29 @@ def test_all_replicas_get_one_sum_and_send_what_the_model_says(four: Ranks) -> N
             tolerance = {"fp16": 2e-3, "bf16": 2e-2, "topk:1": 1e-5}.get(text)
             if tolerance is not None:
                 assert torch.allclose(totals[0], true, rtol=tolerance, atol=tolerance)
+
+
+def started(rank: int, world_size: int) -> list[int]:
+    """Collectives after starting two buffers and a small third one, after going on, and at the end."""
+    compressor, wire = compressor_of("powersgd:1")
+    group = dist.group.WORLD
+    if group is None:
+        raise RuntimeError("there is no process group")
+    found, pending = [], []
+    for number, size in enumerate((1000, 90, 2)):
+        unit = Unit((number, 0), 0, drawn(rank, size), rank, world_size)
+        pending.append(compressor.start(unit, group, length=size, scale=1.0))
+    found.append(wire.collectives)
+    compressor.proceed()
+    found.append(wire.collectives)
+    for each in pending:
+        each.wait()
+    return [*found, wire.collectives]
+
+
+def test_the_second_collectives_start_before_the_first_of_them_is_waited_for(four: Ranks) -> None:
+    """So links carry one buffer's while another's is made; where gradients are few there is none."""
+    assert four.run(started) == [[3, 5, 5]] * 4
 
 
 def two_means_by_hand(rank: int, world_size: int) -> tuple[Tensor, Tensor]:
