@@ -54,13 +54,15 @@ class Synchronization:
     def collective_s(self, stages: StageCosts, network: Network, *, copies: int, stopped: bool) -> Floats:
         """Time of each stage's collective over copies·W replicas [b, s]; `stopped` as `Network.all_reduce_s`.
 
-        With one pipe, tied parameters on two ranks are also summed between those.
+        Where a second one needs what it has summed, that is in `after_s`: no computation hides it. With one
+        pipe, tied parameters on two ranks are also summed between those.
         """
         how, sent = self.compression, self.volume_bytes(stages)
         if how.collective == "all_gather":
             time = network.all_gather_s(sent, copies, stopped=stopped)
         else:
-            time = how.rounds * network.all_reduce_s(sent / how.rounds, copies, stopped=stopped)
+            first = sent if how == NONE else sent - how.following_bytes(stages.all_parameters)
+            time = network.all_reduce_s(first, copies, stopped=stopped)
         if copies == 1 and network.depth > 1:
             gradients = ParameterBytes.of(self.request).gradients
             for parameters, member in stages.tied:
@@ -75,11 +77,20 @@ class Synchronization:
         return self.compression.before_s(stages.all_parameters, self.bytes_per_s)
 
     def after_s(self, stages: StageCosts, network: Network, *, copies: int) -> Floats:
-        """What follows the collective of each stage [b, s]: decompressing, and averaging weights at times."""
+        """What follows the collective of each stage, while its rank waits [b, s].
+
+        A second collective with what it sends, decompressing, and averaging weights at times. The second ones
+        of several stages on a rank may overlap, so their sum is the most that they take.
+        """
         how, replicas = self.compression, copies * network.width
         if replicas == 1:
             return np.zeros_like(stages.all_parameters)
         time = how.after_s(stages.all_parameters, self.bytes_per_s, replicas=replicas)
+        following = how.following_bytes(stages.all_parameters)
+        if following.any():
+            second_s = network.all_reduce_s(following, copies, stopped=True)
+            time = time + how.between_s(stages.all_parameters, self.bytes_per_s)
+            time = time + np.where(following > 0, second_s, 0.0)
         if how.average_every is not None:
             size = 4 * stages.all_parameters
             time = time + network.all_reduce_s(size, copies, stopped=True) / how.average_every
