@@ -134,9 +134,11 @@ def _lifespan(running: Service) -> Callable[[FastAPI], AbstractAsyncContextManag
         running.bell.close()
         running.effort.close()
         upkeep.cancel()
+        running.computing.begin()
         with suppress(asyncio.CancelledError):
             await upkeep
         running.database.close()
+        running.computing.close()
 
     return lifespan
 

@@ -1,20 +1,20 @@
 """How is a request over HTTP answered? What it names in the database is fetched, the tuner does the rest."""
 
 from collections.abc import Sequence
-from time import perf_counter
 from typing import Any
 
+from api.computing import plans
+from api.computing.asked import TRIALS
+from api.computing.result import Result
 from api.documents.calibrations import find_calibration
 from api.operations import metrics
+from api.service import Service
 from api.storage.database import Database
 from api.studies.needs import is_unknown_architecture
-from api.studies.questions import Question, named_profile, stored_profile
+from api.studies.questions import Question, named_profile, stored_profile, texts_of
 from api.web.problems import InvalidProblem
-from profiles import library
 from profiles.timings import Profile
 from tuner.errors import UnsupportedModelError
-from tuner.plan import Plan
-from tuner.planning import answer
 from tuner.request import PlanRequest
 from tuner.trials import Trial
 
@@ -24,37 +24,32 @@ ASK_A_WORKER = (
 )
 
 
-def plan(request: PlanRequest, database: Database) -> tuple[Plan, float]:
-    """The plan and the seconds it took. Raises TunerError, DocumentError or InvalidProblem."""
-    profile = find_profile(request, database)
-    calibration = find_calibration(request.calibration, database)
-    start = perf_counter()
+def plan(request: PlanRequest, service: Service) -> Result:
+    """The plan with the seconds it took. Raises TunerError, DocumentError or a Problem."""
+    profile = find_profile(request, service.database)
+    calibration = find_calibration(request.calibration, service.database)
     try:
-        found = plan_question(Question(request, profile, calibration))
+        return plan_question(Question(request, profile, calibration), service)
     except UnsupportedModelError as error:
         if not is_unknown_architecture(request):
             raise
         raise InvalidProblem(f"{str(error).rstrip('. ')}. {ASK_A_WORKER}") from None
-    return found, perf_counter() - start
 
 
-def plan_question(question: Question, *, trials: Sequence[Trial] = ()) -> Plan:
-    """The plan of what is asked, corrected by its trials; raises TunerError or DocumentError."""
+def plan_question(question: Question, service: Service, *, trials: Sequence[Trial] = ()) -> Result:
+    """The plan of what is asked, corrected by its trials; raises TunerError, DocumentError or a Problem."""
+    rows = TRIALS.dump_json(tuple(trials)).decode() if trials else None
     with metrics.timed_plan() as timed:
-        found = answer(
-            question.request,
-            library,
-            profile=question.profile,
-            calibration=question.calibration,
-            trials=trials,
-        )
-        timed.outcome = "nothing_fits" if found.chosen is None else "chosen"
+        found = service.computing.call(plans.plan, texts_of(question), rows)
+        timed.outcome = found.facts["outcome"]
     return found
 
 
-def plan_document(plan: Plan) -> dict[str, Any]:
-    """The plan as JSON, as it is stored and as `chimera plan --json` prints it."""
-    return plan.model_dump(mode="json")
+def plan_document(plan: Result) -> dict[str, Any]:
+    """The plan as it is stored: all that `chimera plan --json` prints but for the time it took."""
+    document: dict[str, Any] = plan.document()
+    del document["search_s"]
+    return document
 
 
 def find_profile(request: PlanRequest, database: Database) -> Profile | None:

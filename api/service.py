@@ -11,6 +11,8 @@ from fastapi import Depends, Request
 from api.access.effort import Effort
 from api.access.rates import Rates
 from api.bell import Bell
+from api.processes.computing import Computing, Here
+from api.processes.pool import Pool
 from api.settings import Settings
 from api.storage.database import Database
 from api.studies.kept_timelines import KeptTimelines
@@ -45,7 +47,14 @@ class Service:
     @cached_property
     def effort(self) -> Effort:
         """Who answers expensive calls, in turns."""
-        return Effort(at_once=self.settings.work_at_once, waiting=self.settings.work_waiting)
+        return Effort(at_once=self.settings.calls_at_once, waiting=self.settings.work_waiting)
+
+    @cached_property
+    def computing(self) -> Computing:
+        """Who computes what they ask for, and the steps of studies."""
+        if self.settings.work_in == "threads":
+            return Here()
+        return Pool(at_once=self.settings.calls_at_once)
 
     def charge(self, kind: str) -> None:
         """Let whoever asks pay for an expensive call of this kind; raises TooManyProblem."""

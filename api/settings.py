@@ -14,11 +14,19 @@ from sqlalchemy.exc import ArgumentError
 from api.errors import SettingsError
 
 PREFIX = "CHIMERA_"
+_MOST_PROCESSES = 4
+"""By default: each holds 100 MB."""
+_ESCAPED = "write %40, %3A and %2F for @, : and / in a password, or leave it out and set PGPASSWORD"
 
 
 def default_database_url() -> str:
     """An SQLite file in the user's data folder."""
     return f"sqlite:///{user_data_path('chimera-tuner', appauthor=False) / 'chimera.db'}"
+
+
+def processors() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Settings(BaseModel):
@@ -56,8 +64,10 @@ class Settings(BaseModel):
     """Expensive calls of one kind that a key may make in the long run; more are answered with 429."""
     rate_burst: Annotated[int, Field(ge=1, le=1_000_000)] = 120
     """As many of them may come at once before the rate counts."""
-    work_at_once: Annotated[int, Field(ge=1, le=32)] = 1
-    """Expensive calls that a process works on at once; others wait. Two need 1.6 times the CPU for each."""
+    work_at_once: Annotated[int, Field(ge=1, le=32)] | None = None
+    """Expensive calls worked on at once; others wait. By default as many as processors, at most 4."""
+    work_in: Literal["processes", "threads"] = "processes"
+    """Where they compute: in processes of their own, or in threads (by default one) that hold up reading."""
     work_waiting: Annotated[int, Field(ge=0, le=10_000)] = 200
     """Expensive calls that may wait for their turn; more are answered with 503 at once."""
     request_seconds: Annotated[float, Field(ge=0.1, le=3_600)] = 60
@@ -79,6 +89,13 @@ class Settings(BaseModel):
     def keys_are_required(self) -> bool:
         """Whether a request without a key is refused whatever keys there are."""
         return self.bootstrap_key_file is not None if self.require_keys is None else self.require_keys
+
+    @property
+    def calls_at_once(self) -> int:
+        """How many expensive calls are worked on at once."""
+        if self.work_at_once is not None:
+            return self.work_at_once
+        return min(processors(), _MOST_PROCESSES) if self.work_in == "processes" else 1
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None, /, **overrides: Any) -> Self:

@@ -6,8 +6,9 @@ Requests come at fixed times from this process, on the same machine; a latency c
 Reads are of one study of bert-48 on 32 devices, plans are of the same question with another mini-batch and
 margin each, which no cache could answer. Limits on a quiet machine with two cores, in 60 s each: 200 reads/s
 with 95 % within 50 ms; 5 plans/s with 95 % within 400 ms; no error. Then memory over 10,000 requests, and
-studies posted while the service is killed: none that was accepted may be lost. CPU is of the service for
-each request, beside that of the empty route.
+studies posted while the service is killed: none that was accepted may be lost. CPU and memory are of the
+service and the processes that compute for it; CPU for each request, beside that of the empty route. With
+CHIMERA_WORK_IN=threads plans are computed in the service itself.
 """
 
 import asyncio

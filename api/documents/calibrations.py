@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from api.computing import fits
 from api.documents.store import find_document
 from api.service import Service
 from api.storage.database import Database
@@ -18,7 +19,6 @@ from profiles.calibration import Calibration
 from profiles.document import describe_faults
 from profiles.measurement import Measurements
 from profiles.timings import Profile
-from tuner.calibration import calibrate
 
 MOST_ROWS = 500
 """Measurements that a service fits on: those of a minute or two."""
@@ -60,7 +60,12 @@ def fit(value: Any, service: Service) -> Calibration:
             "and post that to /v1/calibrations"
         )
     service.charge("calibrations")
-    return calibrate(measured, library, profiles=profiles)
+    made = service.computing.call(
+        fits.fit,
+        [document.model_dump_json() for document in measured],
+        [document.model_dump_json() for document in profiles],
+    )
+    return Calibration.model_validate_json(made.content)
 
 
 def check(value: Any, service: Service) -> Calibration:

@@ -51,6 +51,12 @@ DATABASE_ERRORS = Counter(
 TIDYING_FAILED = Counter(
     "chimera_tidying_failures", "Times the upkeep did not get through; its log tells why.", registry=REGISTRY
 )
+COMPUTING_ENDED = Counter(
+    "chimera_computing_processes_ended",
+    "Processes that computed and were ended: late, with their request, or died.",
+    ["reason"],
+    registry=REGISTRY,
+)
 
 Info("chimera_build", "The release that runs.", registry=REGISTRY).info({"version": version("chimera-tuner")})
 ProcessCollector(registry=REGISTRY)

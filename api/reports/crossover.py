@@ -1,21 +1,18 @@
 """What do studies gain that take turns on the same devices? The figures, and both ways on one axis."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from api.reports.axes import linear, positions
 from api.reports.plots import BOTTOM, COLOURS, LEFT, RIGHT, TOP, Plot
 from api.reports.quantities import si
-from tuner.crossover import Crossover, Sharer, cross_over
-from tuner.crossover_lanes import TURNS, Lanes, crossover_lanes
+from tuner.crossover import Crossover
+from tuner.crossover_lanes import TURNS, Lanes
 
 
-def crossover_page(jobs: Sequence[Sharer]) -> dict[str, Any]:
-    """What `crossover.html` shows of jobs that can share; raises as `cross_over` does."""
-    told: Crossover = cross_over(jobs)
-    alone, shared = crossover_lanes(jobs)
+def crossover_page(told: Crossover, alone: Lanes, shared: Lanes) -> dict[str, Any]:
+    """What `crossover.html` shows of jobs that can share, one after the other and in turns."""
     end_s = max(alone.end_s, shared.end_s)
-    depth = jobs[0].configuration.depth
+    depth = told.jobs[0].configuration.depth
     return {
         "told": told,
         "turns": TURNS,

@@ -6,13 +6,14 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from api.access.auth import READING
-from api.reports.report import render_report
+from api.computing import reports
 from api.reports.spreadsheets import TABLES, Table
 from api.routes.studies import StudyId
 from api.service import BaseDependency, Service, ServiceDependency
-from api.studies import recordings, timelines
+from api.studies import recordings
 from api.studies import store as studies
 from api.studies.outcomes import as_tuning
+from api.studies.questions import texts_of
 from api.studies.trials import entry, jobs_of, read_trials
 from api.studies.versions import NEWS
 from api.web.headers import STANDALONE_POLICY
@@ -122,12 +123,16 @@ def _report(service: Service, study_id: str) -> HTMLResponse:
         tuning = as_tuning(session, study, plan)
         recorded = recordings.read_recordings(session, study_id) if tuning else {}
     service.charge("reports")
-    timeline = timelines.read_embedded(question, plan)
-    beside = timelines.read_beside(question, plan)
-    if tuning is not None:
-        beside += recordings.held_recordings(service, question, tuning=tuning, recordings=recorded)
+    held = recordings.held_recordings(service, question, tuning=tuning, recordings=recorded) if tuning else []
+    made = service.computing.call(
+        reports.report,
+        texts_of(question),
+        (tuning or plan).model_dump_json(),
+        has_trials=tuning is not None,
+        recorded=reports.LANES.dump_json(held).decode(),
+    )
     return HTMLResponse(
-        render_report(tuning or plan, standalone=True, timeline=timeline, beside=beside),
+        made.content,
         headers={
             "Content-Security-Policy": STANDALONE_POLICY,
             "Content-Disposition": f'inline; filename="chimera-{study_id}.html"',

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
 from api.access.auth import READING
-from api.crossovers import read_sharers
+from api.crossovers import picture
 from api.reports.crossover import crossover_page
 from api.service import BaseDependency, Service, ServiceDependency
 from api.studies import store
@@ -32,7 +32,7 @@ async def show_crossover(
         status, trouble = 200, None
         if ids:
             try:
-                context = crossover_page(read_sharers({"studies": ids}, service))
+                context = crossover_page(*picture({"studies": ids}, service))
                 context["names"] = _names(service, ids)
             except TooManyProblem:
                 raise

@@ -1,7 +1,7 @@
 """POST /v1/crossovers: what do studies gain that share their devices? Stores nothing."""
 
 from fastapi import APIRouter
-from fastapi.responses import JSONResponse
+from fastapi.responses import Response
 
 from api.access.auth import Submitter
 from api.crossovers import CrossoverRequest, predict
@@ -24,10 +24,8 @@ async def predict_crossover(
     caller: Submitter,  # noqa: ARG001  # before the body is read
     body: BodyDependency,
     service: ServiceDependency,
-) -> JSONResponse:
+) -> Response:
     """Predict what jobs gain in turns on the same devices: one computes while another waits for gradients."""
 
-    def work() -> JSONResponse:
-        return JSONResponse(predict(body.value, service).model_dump(mode="json"))
-
-    return await service.effort.run(work)
+    made = await service.effort.run(lambda: predict(body.value, service))
+    return Response(made.content, media_type="application/json")

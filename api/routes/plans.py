@@ -1,7 +1,7 @@
 """POST /v1/plans: what should be run? Stores nothing."""
 
 from fastapi import APIRouter
-from fastapi.responses import JSONResponse
+from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from api import planning
@@ -28,13 +28,10 @@ async def make_plan(
     caller: Submitter,  # noqa: ARG001  # before the body is read
     body: BodyDependency,
     service: ServiceDependency,
-) -> JSONResponse:
+) -> Response:
     """Plan without storing anything: the document that `chimera plan --json` prints."""
     request = await run_in_threadpool(read_request, body.value)
     service.charge("plans")
 
-    def work() -> JSONResponse:
-        plan, search_s = planning.plan(request, service.database)
-        return JSONResponse(planning.plan_document(plan) | {"search_s": search_s})
-
-    return await service.effort.run(work)
+    plan = await service.effort.run(lambda: planning.plan(request, service))
+    return Response(plan.content, media_type="application/json")

@@ -28,7 +28,6 @@ from api.web.openapi import json_body
 from api.web.paging import Cursor, Limit
 from api.web.problems import responses
 from api.web.study_schemas import StudyDocument, StudyPage, StudyRequest
-from tuner.plan import Plan
 
 StudyId = Annotated[str, Path(max_length=100, description="The id of a study.")]
 Wait = Annotated[
@@ -83,11 +82,13 @@ def _create(service: Service, once: Once, value: Any, *, caller: Caller, base: s
             check_trials(session, submission.request)
         check_workers(session, needs, service)
 
-    def work() -> Plan | None:
+    def work() -> dict[str, Any] | None:
         service.charge("studies")
-        return None if needs.jobs else planning.plan(submission.request, service.database)[0]
+        if needs.jobs:
+            return None
+        return planning.plan_document(planning.plan(submission.request, service))
 
-    def store(session: Session, plan: Plan | None) -> Answer:
+    def store(session: Session, plan: dict[str, Any] | None) -> Answer:
         now = service.clock()
         if plan is None:
             study = studies.new_study(session, submission, caller=caller.owner, now=now)

@@ -14,7 +14,6 @@ from api.studies import store as studies
 from api.studies.versions import NEWS
 from api.web.problems import InvalidProblem, responses
 from api.web.schemas import TimelineDocument
-from tuner.traces import trace_json
 
 router = APIRouter(prefix="/v1/studies/{study_id}", tags=["answers"], dependencies=[READING, NEWS])
 
@@ -90,13 +89,12 @@ def _recorded(service: Service, study_id: str, trial: int) -> Response:
 def _simulated(service: Service, study_id: str, candidate: int | None) -> Response:
     with service.database.reading() as session:
         question, plan = studies.read_question(session, study_id)
-    service.charge("timelines")
-    timeline = timelines.simulate(question, timelines.candidate_of(plan, candidate))
+    found = timelines.find_trace(service, question, timelines.candidate_of(plan, candidate))
     place = f"-candidate-{candidate}" if candidate else ""
-    return _trace(trace_json(timeline), f"chimera-{study_id}{place}")
+    return _trace(found, f"chimera-{study_id}{place}")
 
 
-def _trace(content: str | bytes, name: str) -> Response:
+def _trace(content: bytes, name: str) -> Response:
     return Response(
         content,
         media_type="application/json",

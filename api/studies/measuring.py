@@ -5,32 +5,30 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
 
+from api.computing.asked import Asked
+from api.computing.trials import OPTIONS, options
 from api.jobs import workers
 from api.jobs.queue import NewJob
 from api.operations import metrics
-from api.planning import plan_question
+from api.planning import plan_document, plan_question
+from api.processes.computing import Computing
 from api.service import Service
 from api.storage.tables import Study, StudyStatus
 from api.studies import outcomes
 from api.studies import store as studies
 from api.studies.events import move
 from api.studies.needs import model_of_profile
-from api.studies.questions import Question, accelerator_of, question_of
-from api.studies.timelines import as_calibrated
+from api.studies.questions import Question, accelerator_of, question_of, texts_of
 from api.studies.trials import add_trial, as_row, end_trials, has_ended, read_trials, read_unended
 from api.studies.turns import Turn, held
 from profiles import library
-from profiles.document import canonical_json
-from profiles.timings import Profile
 from tuner.assignments import Trial, TrialConfiguration
 from tuner.compression import one_compression
 from tuner.enactment import expect
 from tuner.messages import JobKind
-from tuner.options import options_of
-from tuner.plan import Plan
 from tuner.refine_request import RefineRequest
 from tuner.refinement import Budget, Decision, Proposal, refine
-from tuner.request import InlineModel, PlanRequest
+from tuner.request import InlineModel
 from tuner.trials import Option, measured
 from tuner.trials import Trial as Row
 
@@ -53,12 +51,12 @@ def measure(service: Service, turn: Turn) -> bool:
         question, asked = question_of(session, study), RefineRequest.model_validate(study.refine)
         model = _model(session, question)
         present = workers.connected(session, now=now)
-    options = options_for(question)
+    options = options_for(question, service.computing)
     template = _template(study, question, options, pool=asked.pool)
     able = sum(workers.fits(template, worker) for worker in present)
     decision = _decide(options, rows, asked, able=able)
     made = [(proposal, _payload(model, question, proposal)) for proposal in decision.proposals]
-    plan = _corrected(question, rows) if decision.stop and measured(rows) else None
+    plan = _corrected(service, question, rows) if decision.stop and measured(rows) else None
     if not (news or made or decision.stop):
         return False
     with held(service, turn) as (session, study):
@@ -100,28 +98,23 @@ def _decide(options: tuple[Option, ...], rows: list[Row], asked: RefineRequest, 
     return replace(decided, stop=None) if running else decided
 
 
-def _corrected(question: Question, rows: list[Row]) -> Plan:
+def _corrected(service: Service, question: Question, rows: list[Row]) -> dict[str, Any]:
     """The plan as the trials leave it, of everything that could be tried: the fastest measured is chosen."""
     everything = question.request.model_copy(update={"search": "exhaustive"})
-    return plan_question(replace(question, request=everything), trials=rows)
+    return plan_document(plan_question(replace(question, request=everything), service, trials=rows))
 
 
-def options_for(question: Question) -> tuple[Option, ...]:
-    """What may be tried, fastest first by the model; the same question is computed once in a process."""
-    profile = question.profile
-    return _options(
-        canonical_json(as_calibrated(question).model_dump(mode="json")),
-        canonical_json(profile.model_dump(mode="json")) if profile else None,
-    )
+def options_for(question: Question, computing: Computing) -> tuple[Option, ...]:
+    """What may be tried, fastest first by the model; the same question is computed once for a process."""
+    return _options(computing, **texts_of(question))
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _options(request: str, profile: str | None) -> tuple[Option, ...]:
-    return options_of(
-        PlanRequest.model_validate_json(request),
-        library,
-        profile=Profile.model_validate_json(profile) if profile else None,
-    )
+def _options(
+    computing: Computing, *, request: str, profile: str | None, calibration: str | None
+) -> tuple[Option, ...]:
+    asked = Asked(request=request, profile=profile, calibration=calibration)
+    return OPTIONS.validate_json(computing.call(options, asked).content)
 
 
 def _template(study: Study, question: Question, options: tuple[Option, ...], *, pool: str) -> NewJob:

@@ -13,10 +13,10 @@ from tuner.trials import Option
 from tuner.tuning import Tuning, summarise
 
 
-def beginning(plan: Plan) -> dict[str, Any]:
+def beginning(plan: dict[str, Any]) -> dict[str, Any]:
     """What is kept before any trial: what the model chose."""
-    chosen = plan.chosen
-    kept = chosen.model_dump(mode="json", include=set(ConfigurationDocument.model_fields)) if chosen else None
+    chosen, names = plan["chosen"], ConfigurationDocument.model_fields
+    kept = {key: value for key, value in chosen.items() if key in names} if chosen else None
     return {"model_choice": kept}
 
 

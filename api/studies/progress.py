@@ -11,7 +11,8 @@ from collections.abc import Callable
 from sqlalchemy import or_, select
 from sqlalchemy.exc import OperationalError
 
-from api.planning import plan_question
+from api.planning import plan_document, plan_question
+from api.processes.pool import DiedProblem
 from api.service import Service
 from api.storage.tables import FINAL, JobRow, Study, StudyStatus
 from api.studies import measuring, outcomes, profiling, turns
@@ -19,7 +20,7 @@ from api.studies import store as studies
 from api.studies.events import move
 from api.studies.questions import question_of
 from api.studies.turns import LostTurnError, Turn, held
-from api.web.problems import Problem
+from api.web.problems import Problem, TimeoutProblem, UnavailableProblem
 from profiles.errors import DocumentError
 from tuner.errors import TunerError
 
@@ -59,9 +60,13 @@ def _use(service: Service, turn: Turn) -> None:
             return
         except OperationalError as error:
             # The database is away: the turn runs out, and a sweep goes on.
-            logger.warning("study %s stays where it is: %s", turn.study_id, " ".join(str(error).split()))
+            _stay(turn, error)
             return
         except (TunerError, DocumentError, Problem) as error:
+            if isinstance(error, TimeoutProblem | UnavailableProblem) and not isinstance(error, DiedProblem):
+                # The service stops, or the request's time is over: a sweep goes on, also of the next process.
+                _stay(turn, error)
+                return
             _fail(service, turn, str(error))
             return
         except Exception as error:
@@ -70,6 +75,10 @@ def _use(service: Service, turn: Turn) -> None:
             return
         if turns.give_back(service, turn):
             return
+
+
+def _stay(turn: Turn, error: Exception) -> None:
+    logger.warning("study %s stays where it is: %s", turn.study_id, " ".join(str(error).split()))
 
 
 def _step(service: Service, turn: Turn) -> bool:
@@ -85,12 +94,12 @@ def _search(service: Service, turn: Turn) -> bool:
     """From searching to done, or to measuring where there is something to try."""
     with service.database.reading() as session:
         question = question_of(session, session.get_one(Study, turn.study_id))
-    plan = plan_question(question)
+    plan = plan_document(plan_question(question, service))
     with held(service, turn) as (session, study):
         studies.keep_plan(study, plan)
         if study.refine is not None:
             study.outcome = outcomes.beginning(plan)
-        tries = study.refine is not None and plan.chosen is not None
+        tries = study.refine is not None and plan["chosen"] is not None
         move(session, study, StudyStatus.MEASURING if tries else StudyStatus.DONE, now=service.clock())
     return True
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from api.computing.asked import Asked, as_texts
 from api.documents.store import find_document
 from api.storage.tables import DocumentKind, StoredDocument, Study
 from api.web.problems import InvalidProblem
@@ -34,6 +35,11 @@ def question_of(session: Session, study: Study) -> Question:
         request = request.model_copy(update={"cluster": InlineCluster(document=cluster)})
     profile = stored_profile(session, named_profile(request) or study.profile)
     return Question(request, profile, stored_calibration(session, request.calibration))
+
+
+def texts_of(question: Question) -> Asked:
+    """The question as it goes to who computes."""
+    return as_texts(question.request, question.profile, question.calibration)
 
 
 def ask_again(session: Session, study: Study) -> dict[str, Any] | None:

@@ -3,27 +3,22 @@
 import gzip
 import json
 import zlib
-from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
-from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session, undefer
 
+from api.computing import timelines as computed
 from api.reports.lanes import HeldLane, trial_lane
 from api.service import Service
 from api.storage.tables import JobAttachment, StudyTrial
-from api.studies.questions import Question
-from api.studies.timelines import KeptTimeline, as_calibrated, content_key
+from api.studies.questions import Question, texts_of
+from api.studies.timelines import KeptTimeline, content_key
 from api.studies.trials import configuration_of, read_trials
 from api.web.problems import NotFoundProblem
-from profiles import library
-from profiles.errors import DocumentError
 from tuner.configuration import Configuration
-from tuner.enactment import hold
 from tuner.errors import RequestError, TunerError
-from tuner.recorded_timeline import recorded_document
 from tuner.tuning import Tuning
 
 TRACE = "trace.json"
@@ -47,17 +42,13 @@ class Recording:
         """The trace as the worker wrote it."""
         return zlib.decompress(self.deflated)
 
-    def read(self) -> Any:
-        """The trace; raises RequestError where it is none."""
+    def check_length(self) -> None:
+        """Raise RequestError where it is too long to be drawn."""
         if self.size_bytes > MOST_TRACE_BYTES:
             raise RequestError(
                 f"the trace has {self.size_bytes / 1e6:.0f} MB and at most {MOST_TRACE_BYTES / 1e6:.0f} MB "
                 "are drawn: save it and open it in Perfetto"
             )
-        try:
-            return json.loads(self.text())
-        except (ValueError, zlib.error, RecursionError) as error:
-            raise RequestError(f"the trace cannot be read: {error}") from None
 
 
 def numbers_with_trace(session: Session, study_id: str) -> list[int]:
@@ -98,14 +89,10 @@ def find_recorded(service: Service, question: Question, recording: Recording) ->
     """What a trial recorded, as it is drawn; raises TunerError where its trace is none."""
     key = content_key(question, str(recording.configuration), recording.deflated)
 
-    def make() -> dict[str, Any]:
-        ran = recording.configuration
-        document = recorded_document(recording.read(), schedule=ran.schedule)
-        with suppress(TunerError, DocumentError):
-            held = hold(as_calibrated(question), ran, library, profile=question.profile)
-            if len(held.always_bytes) == document["depth"] and len(held.kept_bytes) >= document["stages"]:
-                document["memory"] = held.document()
-        return document
+    def make() -> bytes:
+        recording.check_length()
+        ran, stored = recording.configuration.document(), computed.as_stored(recording.deflated)
+        return service.computing.call(computed.recorded, texts_of(question), ran, stored).content
 
     return KeptTimeline(key, service.timelines.find(key, make))
 

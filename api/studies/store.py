@@ -8,7 +8,6 @@ from sqlalchemy import delete, func, or_, select
 from sqlalchemy.orm import Session, undefer
 
 from api.jobs import queue
-from api.planning import plan_document
 from api.storage.identifiers import new_identifier
 from api.storage.tables import FINAL, Study, StudyStatus
 from api.studies.events import move
@@ -30,6 +29,7 @@ _ANSWER_KEYS = (
     "recompute",
     "peak_memory_bytes",
 )
+_PREDICTED_KEYS = ("throughput_samples_per_s", "tokens_per_s", "mfu")
 
 
 def new_study(session: Session, submission: Submission, *, caller: str, now: datetime) -> Study:
@@ -57,7 +57,7 @@ def new_study(session: Session, submission: Submission, *, caller: str, now: dat
 
 
 def answered_study(
-    session: Session, submission: Submission, plan: Plan, *, caller: str, now: datetime
+    session: Session, submission: Submission, plan: dict[str, Any], *, caller: str, now: datetime
 ) -> Study:
     """A study that was answered at once."""
     study = new_study(session, submission, caller=caller, now=now)
@@ -66,10 +66,10 @@ def answered_study(
     return study
 
 
-def keep_plan(study: Study, plan: Plan) -> None:
-    """Write the answer down."""
-    study.plan, study.answer = plan_document(plan), _answer(plan)
-    study.model, study.cluster = plan.model.name, plan.cluster.name
+def keep_plan(study: Study, plan: dict[str, Any]) -> None:
+    """Write the answer down, the document of a plan."""
+    study.plan, study.answer = plan, _answer(plan)
+    study.model, study.cluster = plan["model"]["name"], plan["cluster"]["name"]
 
 
 def study_document(session: Session, study: Study, *, base: str, now: datetime) -> dict[str, Any]:
@@ -220,9 +220,9 @@ def delete_study(session: Session, identifier: str, *, now: datetime) -> None:
         raise no_study(identifier)
 
 
-def _answer(plan: Plan) -> dict[str, Any] | None:
-    if plan.chosen is None:
+def _answer(plan: dict[str, Any]) -> dict[str, Any] | None:
+    chosen = plan["chosen"]
+    if chosen is None:
         return None
-    chosen = plan.chosen.model_dump(mode="json", include={*_ANSWER_KEYS, "predicted"})
-    predicted = chosen.pop("predicted")
-    return chosen | {key: predicted[key] for key in ("throughput_samples_per_s", "tokens_per_s", "mfu")}
+    told = {key: value for key, value in chosen.items() if key in _ANSWER_KEYS}
+    return told | {key: chosen["predicted"][key] for key in _PREDICTED_KEYS}

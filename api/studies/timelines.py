@@ -5,21 +5,13 @@ Simulated when someone wants to see it, and kept for a while under the hash of w
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
 
-from api.reports.lanes import HeldLane
-from api.reports.timeline import embedded_beside, embedded_timeline
+from api.computing import timelines as computed
 from api.service import Service
-from api.studies.questions import Question
+from api.studies.questions import Question, texts_of
 from api.web.problems import ConflictProblem, NotFoundProblem
-from profiles import library
 from profiles.document import canonical_json
-from tuner.enactment import enact_candidate
-from tuner.error_bars import calibrated_request
 from tuner.plan import Candidate, Plan
-from tuner.request import PlanRequest
-from tuner.timeline import Timeline
-from tuner.timeline_document import timeline_document
 
 
 @dataclass(frozen=True)
@@ -51,35 +43,17 @@ def find_simulated(service: Service, question: Question, candidate: Candidate) -
     """The timeline of a candidate; raises TunerError where it cannot be simulated."""
     key = content_key(question, canonical_json(candidate.model_dump(mode="json", exclude={"memory"})))
 
-    def make() -> dict[str, Any]:
+    def make() -> bytes:
         service.charge("timelines")
-        request = as_calibrated(question)
-        enacted = enact_candidate(request, candidate, library, profile=question.profile)
-        return timeline_document(enacted.timeline, enacted.held)
+        return service.computing.call(computed.timeline, texts_of(question), _text(candidate)).content
 
     return KeptTimeline(key, service.timelines.find(key, make))
 
 
-def simulate(question: Question, candidate: Candidate) -> Timeline:
-    """The same as the tuner has it, with its messages; raises TunerError."""
-    return enact_candidate(as_calibrated(question), candidate, library, profile=question.profile).timeline
-
-
-def read_embedded(question: Question, plan: Plan) -> dict[str, Any] | str | None:
-    """The timeline for a report in one file, or why it is left out; None where nothing was chosen."""
-    return embedded_timeline(as_calibrated(question), plan, library, profile=question.profile)
-
-
-def read_beside(question: Question, plan: Plan) -> list[HeldLane]:
-    """Other candidates for a report in one file."""
-    return embedded_beside(as_calibrated(question), plan, library, profile=question.profile)
-
-
-def as_calibrated(question: Question) -> PlanRequest:
-    """What was asked, of the cluster as its calibration has it."""
-    if question.calibration is None:
-        return question.request
-    return calibrated_request(question.request, question.calibration, library, profile=question.profile)
+def find_trace(service: Service, question: Question, candidate: Candidate) -> bytes:
+    """The same with its messages, for Perfetto; raises TunerError."""
+    service.charge("timelines")
+    return service.computing.call(computed.trace, texts_of(question), _text(candidate)).content
 
 
 def content_key(question: Question, *more: str | bytes) -> str:
@@ -95,3 +69,7 @@ def content_key(question: Question, *more: str | bytes) -> str:
         content = part if isinstance(part, bytes) else part.encode()
         digest.update(b"%d:" % len(content) + content)
     return digest.hexdigest()
+
+
+def _text(candidate: Candidate) -> str:
+    return candidate.model_dump_json(exclude={"memory"})

@@ -35,19 +35,24 @@ class Asked:
     address: Address
 
     def cpu_s(self) -> float:
-        """Processor time so far, of all of its threads."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """Processor time so far: its own, and that of processes which compute for it, also ended ones."""
+        ticks = sum(map(int, _stat(self.process.pid)[11:15]))
+        ticks += sum(int(field) for pid in self._children() for field in _stat(pid)[11:13])
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def memory_bytes(self) -> int:
-        """What it holds of the machine's memory."""
-        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
+        """What it and the processes that compute for it hold of the machine's memory."""
+        held = (Path(f"/proc/{pid}/statm").read_text() for pid in (self.process.pid, *self._children()))
+        return sum(int(pages.split()[1]) for pages in held) * os.sysconf("SC_PAGE_SIZE")
 
     def kill(self) -> None:
         """End it at once."""
         self.process.kill()
         self.process.wait()
+
+    def _children(self) -> list[int]:
+        listed = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        return [int(pid) for file in listed for pid in file.read_text().split()]
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,11 @@ def sites() -> Iterator[dict[str, Site]]:
             }
         finally:
             server.cleanup()
+
+
+def _stat(pid: int) -> list[str]:
+    """Of /proc/PID/stat, what follows the name."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 def _start(

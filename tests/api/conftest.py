@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import make_url
 from starlette.testclient import TestClient
 
-from api import planning
 from api.app import create_app
+from api.computing import plans
 from api.service import Service
 from api.settings import Settings
 from api.storage.database import open_database, upgrade
@@ -44,7 +44,7 @@ class Clock:
 def plans_made_once() -> Iterator[None]:
     """Have the tuner plan an equal question once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planning, "answer", answer_once)
+        patch.setattr(plans, "answer", answer_once)
         yield
 
 
@@ -108,7 +108,7 @@ def clock() -> Clock:
 def service(migrated_address: str, clock: Clock) -> Iterator[Service]:
     """A service on each database."""
     database = open_database(migrated_address, pool_size=4)
-    running = Service(Settings(database_url=migrated_address), database, clock)
+    running = Service(Settings(database_url=migrated_address, work_in="threads"), database, clock)
     yield running
     running.database.close()
 
@@ -116,7 +116,9 @@ def service(migrated_address: str, clock: Clock) -> Iterator[Service]:
 @pytest.fixture
 def sqlite_service(sqlite_address: str, clock: Clock) -> Iterator[Service]:
     """A service on SQLite, where the database makes no difference."""
-    running = Service(Settings(database_url=sqlite_address), open_database(sqlite_address), clock)
+    running = Service(
+        Settings(database_url=sqlite_address, work_in="threads"), open_database(sqlite_address), clock
+    )
     yield running
     running.database.close()
 

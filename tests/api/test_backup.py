@@ -48,7 +48,9 @@ def test_everything_comes_back_after_the_database_was_lost(
 ) -> None:
     """Every study, report, job, document and key reads as before, in the same database and the other kind."""
     upgrade(address)
-    service = Service(Settings(database_url=address), open_database(address, pool_size=4), clock)
+    service = Service(
+        Settings(database_url=address, work_in="threads"), open_database(address, pool_size=4), clock
+    )
     client = fill(service)
     headers = {"Authorization": client.headers["authorization"]}
     before = read_everything(client, parts=("report",))
@@ -67,7 +69,9 @@ def test_everything_comes_back_after_the_database_was_lost(
         restore(target, file)
         back_up(target, tmp_path / "again.backup", now=NOW, force=True)
         assert lines(tmp_path / "again.backup") == lines(file)
-    again = Service(Settings(database_url=address), open_database(address, pool_size=4), clock)
+    again = Service(
+        Settings(database_url=address, work_in="threads"), open_database(address, pool_size=4), clock
+    )
     after = read_everything(connect(again, headers=headers), parts=("report",))
     # Told by their addresses: they have megabytes.
     assert after.keys() == before.keys()

@@ -32,7 +32,9 @@ class Target:
     def __init__(self, folder: Path) -> None:
         address = f"sqlite:///{folder}/chimera.db"
         often = {"rate_per_minute": 1_000_000, "rate_burst": 1_000_000}
-        self.service = Service(Settings(database_url=address, **often), open_database(address))
+        self.service = Service(
+            Settings(database_url=address, work_in="threads", **often), open_database(address)
+        )
         self.client: TestClient = client_with(self.service, "admin")
 
     def rows(self) -> dict[str, int]:

@@ -248,7 +248,7 @@ def test_an_unexpected_error_has_an_id_that_is_logged(
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("secret internals")
 
-    monkeypatch.setattr("api.planning.answer", fail)
+    monkeypatch.setattr("api.computing.plans.answer", fail)
     with caplog.at_level(logging.ERROR, logger="chimera.api"):
         refused = connect(sqlite_service).post("/v1/plans", json=BERT)
     check(refused, status=500)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from api.computing.timelines import gzipped
 from api.reports import timeline as embedding
 from api.reports.report import render_report
 from api.service import Service
@@ -189,7 +190,7 @@ def test_a_timeline_is_simulated_once(client: TestClient, service: Service, subm
 def test_what_is_kept_is_bounded() -> None:
     """The one that was not looked at for longest goes first; one that is too large is given all the same."""
     kept = KeptTimelines(most_bytes=70)
-    documents = {name: {"name": name} for name in ("a", "b", "c")}
+    documents = {name: gzipped({"name": name}) for name in ("a", "b", "c")}
     for name in ("a", "b", "a", "c"):
         assert json.loads(gzip.decompress(kept.find(name, lambda name=name: documents[name]))) == {
             "name": name
@@ -199,7 +200,7 @@ def test_what_is_kept_is_bounded() -> None:
         kept.find(name, lambda name=name: made.append(name) or documents[name])
     assert made == ["b"]
     assert json.loads(
-        gzip.decompress(kept.find("long", lambda: {"all": [number**9 for number in range(99)]}))
+        gzip.decompress(kept.find("long", lambda: gzipped({"all": [number**9 for number in range(99)]})))
     )
     assert 0 < kept.kept_bytes <= 70
 

@@ -43,7 +43,7 @@ def test_a_filled_database_of_an_earlier_release_goes_on(address: str, revision:
         assert "studies" in inspect(connection).get_table_names()
     engine.dispose()
     upgrade(address)
-    service = Service(Settings(database_url=address), open_database(address, pool_size=4))
+    service = Service(Settings(database_url=address, work_in="threads"), open_database(address, pool_size=4))
     _, secret = make_key(service, "admin", owner="alice")
     client = connect(service, headers={"Authorization": f"Bearer {secret}"})
     # How rows are shown does not depend on the database.

@@ -33,7 +33,7 @@ def furnish(address: str) -> Furnished:
     """Fill an empty database."""
     upgrade(address)
     clock = Clock(datetime.now(UTC) - timedelta(days=3))
-    service = Service(Settings(database_url=address), open_database(address), clock)
+    service = Service(Settings(database_url=address, work_in="threads"), open_database(address), clock)
     client, pool = connect(service), Pool(service)
     studies = _studies(client, pool, clock)
     profiles = [_post(client, "/v1/profiles", _profile(factor)) for factor in (1.0, 1.4)]

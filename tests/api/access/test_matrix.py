@@ -55,7 +55,7 @@ class Gate:
 def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
     """One gate for all: each request is about things of its own."""
     url = f"sqlite:///{tmp_path_factory.mktemp('gate')}/chimera.db"
-    service = Service(Settings(database_url=url), open_database(url))
+    service = Service(Settings(database_url=url, work_in="threads"), open_database(url))
     client = connect(service)
     made = {scope.value: make_key(service, scope) for scope in Scope}
     secrets = {name: secret for name, (_, secret) in made.items()}
@@ -77,7 +77,7 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
 def open_gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
     """One without keys."""
     url = f"sqlite:///{tmp_path_factory.mktemp('open')}/chimera.db"
-    service = Service(Settings(database_url=url), open_database(url))
+    service = Service(Settings(database_url=url, work_in="threads"), open_database(url))
     with connect(service) as client:
         yield Gate(client, Things(service), {}, {})
 

@@ -42,7 +42,9 @@ def client(tmp_path_factory: pytest.TempPathFactory, baits: list[str]) -> Iterat
     assert baits
     global _listening  # noqa: PLW0603  # hooks cannot be taken away, only told to be quiet
     url = f"sqlite:///{tmp_path_factory.mktemp('service')}/chimera.db"
-    with connect(Service(Settings(database_url=url, rate_burst=100_000), open_database(url))) as made:
+    with connect(
+        Service(Settings(database_url=url, work_in="threads", rate_burst=100_000), open_database(url))
+    ) as made:
         sys.addaudithook(_listen)
         _listening = True
         yield made

@@ -90,7 +90,7 @@ def main() -> None:
     """Write the file."""
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/chimera.db"
-        service = Service(Settings(database_url=url), open_database(url))
+        service = Service(Settings(database_url=url, work_in="threads"), open_database(url))
         fill(service)
         revision = current_revision(service.database.engine)
         service.database.close()

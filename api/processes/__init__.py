@@ -1,0 +1,1 @@
+"""Where is computed what takes a processor? In processes of its own, beside reading."""
