@@ -10,7 +10,8 @@ from tuner.estimate import describe
 from tuner.exports.megatron import megatron_flags
 from tuner.imports.errors import ImportedError
 from tuner.imports.megatron_flags import Flags
-from tuner.imports.megatron_run import MegatronRun, model_config, read_run
+from tuner.imports.megatron_model import model_config
+from tuner.imports.megatron_run import MegatronRun, read_run
 from tuner.imports.tensor_parallel import groups_of, profile_of_rank
 from tuner.inputs import Library
 from tuner.plan import Candidate, Plan, PlanPart
@@ -61,6 +62,7 @@ def compare(
     question, profile = _question(flags, run, asked, devices=devices, library=library)
     now = _answer_now(run, question, library, profile=profile, calibration=calibration)
     _check_layers(flags, now)
+    run.stages.check(now.model.blocks, run.depth)
     best, anywhere = (
         answer(_request(question, runs_on=target), library, profile=profile, calibration=calibration)
         for target in ("megatron", "any")

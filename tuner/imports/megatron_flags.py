@@ -15,6 +15,7 @@ MOST_CHARACTERS = 1_000_000
 _ASSIGNMENT = re.compile(r"^\s*(?:export\s+)?([A-Za-z_]\w*)=(\"[^\"\n]*\"|'[^'\n]*'|[^\s;()]*)", re.MULTILINE)
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)(?::?[-=]([^}]*))?\}|([A-Za-z_]\w*))")
 _OLD_NAMES = {"--model-parallel-size": "--tensor-model-parallel-size", "--batch-size": "--micro-batch-size"}
+_SHARE = re.compile(r"0|0?\.\d{1,20}|0\.")
 _DEEPEST = 10
 
 
@@ -23,6 +24,8 @@ class Flags:
     """Flags by name, as `--num-layers`; a flag without a value has an empty one."""
 
     values: Mapping[str, str]
+    doubts: tuple[str, ...] = ()
+    """What a reader of the text cannot know, a sentence each."""
 
     def has(self, *names: str) -> bool:
         """Whether any of them is there."""
@@ -48,6 +51,15 @@ class Flags:
             raise ImportedError(f"{name} {value[:60]!r} is not a whole number of at least 1")
         return int(value)
 
+    def share(self, name: str, *, default: float) -> float:
+        """A number from 0 up to but not including 1; raises ImportedError for any other."""
+        value = self.text(name)
+        if value is None:
+            return default
+        if not _SHARE.fullmatch(value):
+            raise ImportedError(f"{name} {value[:60]!r} is not a number from 0 up to but not including 1")
+        return float(value)
+
 
 def read_flags(text: str) -> Flags:
     """The flags of a command line or a script; a flag that is given twice has its last value, as there.
@@ -57,7 +69,7 @@ def read_flags(text: str) -> Flags:
     if len(text) > MOST_CHARACTERS:
         raise ImportedError(f"the text has {len(text):,} characters; at most {MOST_CHARACTERS:,} are read")
     text = text.replace("\\\n", " ")
-    variables = _variables(text)
+    variables, doubts = _variables(text)
     values: dict[str, str] = {}
     name = ""
     for word in _words(_filled(text, variables)):
@@ -70,17 +82,25 @@ def read_flags(text: str) -> Flags:
             values[name] = word
     if not values:
         raise ImportedError("there are no flags such as --num-layers 32 in it: is this the right text?")
-    return Flags(values)
+    return Flags(values, doubts)
 
 
-def _variables(text: str) -> dict[str, str]:
-    """What the text sets; a variable that is set from itself, as in TP=${TP:-2}, from what it was before."""
+def _variables(text: str) -> tuple[dict[str, str], tuple[str, ...]]:
+    """What the text sets; a variable that is set from itself, as in TP=${TP:-2}, from what it was before.
+
+    Conditions are not followed: what is set to several things has the last, and that is a doubt.
+    """
     found: dict[str, str] = {}
+    doubts: dict[str, str] = {}
     for name, value in _ASSIGNMENT.findall(text):
-        found[name] = _from_before(name, value.strip("\"'"), found.get(name))
+        before = found.get(name)
+        found[name] = _from_before(name, value.strip("\"'"), before)
         if len(found[name]) > MOST_CHARACTERS:
             raise ImportedError(f"filled in, ${name[:60]} has more than {MOST_CHARACTERS:,} characters")
-    return found
+        if before is not None and before not in found[name]:
+            told = f"{name[:60]} is set more than once: {found[name][:60]!r}, the last, is taken"
+            doubts[name] = f"{told}, whatever conditions the script has"
+    return found, tuple(doubts.values())
 
 
 def _from_before(name: str, value: str, before: str | None) -> str:

@@ -1,17 +1,35 @@
-"""What is run with these Megatron-LM flags? The model, the configuration, and the training."""
+"""What is run with these Megatron-LM flags? The configuration and the training."""
 
-import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from tuner.imports.errors import ImportedError
 from tuner.imports.megatron_flags import Flags
+from tuner.imports.megatron_stages import Stages, read_stages
 
 _UNMODELLED = {
     "--context-parallel-size": "context_parallel",
     "--expert-model-parallel-size": "expert_parallel",
 }
-_MOST_STAGES = 10_000
+_OTHER_MODELS = {
+    "--num-experts": "mixtures of experts",
+    "--multi-latent-attention": "latent attention",
+    "--mtp-num-layers": "layers that predict further tokens",
+    "--hybrid-layer-pattern": "hybrid models",
+    "--hybrid-override-pattern": "hybrid models",
+}
+_UNCOUNTED = (
+    "--cpu-offloading",
+    "--optimizer-cpu-offload",
+    "--fine-grained-activation-offloading",
+    "--use-precision-aware-optimizer",
+    "--use-torch-fsdp2",
+    "--use-megatron-fsdp",
+    "--use-custom-fsdp",
+    "--fp8-format",
+    "--fp4-format",
+)
+"""Change times or memory of the same training."""
 
 
 @dataclass(frozen=True)
@@ -21,13 +39,10 @@ class MegatronRun:
     tensor_parallel: int
     sequence_parallel: bool
     depth: int
-    chunks: int
-    """Stages of each rank."""
+    stages: Stages
     micro_batch_size: int
     mini_batch_size: int
     recompute: str
-    stage_layers: tuple[int, ...] | None
-    """Blocks of each stage, where the flags say."""
     sequence_length: int | None
     precision: str
     gradient_precision: str
@@ -37,6 +52,16 @@ class MegatronRun:
     devices: int | None
     """Where the command that starts it says."""
     notes: tuple[str, ...]
+
+    @property
+    def chunks(self) -> int:
+        """Stages of each rank."""
+        return self.stages.chunks
+
+    @property
+    def stage_layers(self) -> tuple[int, ...] | None:
+        """Blocks of each stage, where the flags say."""
+        return self.stages.blocks
 
     @property
     def schedule(self) -> str:
@@ -49,67 +74,46 @@ def read_run(flags: Flags) -> MegatronRun:
     for flag, option in _UNMODELLED.items():
         if flags.count(flag, default=1) > 1:
             raise ImportedError(f"{flag} {flags.text(flag)} is not modelled yet: only {option}=1 is")
+    for flag, noun in _OTHER_MODELS.items():
+        if flags.has(flag) and flags.text(flag) != "0":
+            raise ImportedError(f"{flag}: {noun} are not modelled yet")
     depth = flags.count("--pipeline-model-parallel-size", default=1)
-    stages = _stages(flags, depth)
-    recompute, notes = _recompute(flags)
+    stages = read_stages(flags, depth)
+    recompute, notes = _recompute(flags, depth * stages.chunks)
+    precision = "bfloat16" if flags.has("--bf16") else "float16" if flags.has("--fp16") else "float32"
     return MegatronRun(
         tensor_parallel=flags.count("--tensor-model-parallel-size", default=1),
         sequence_parallel=flags.has("--sequence-parallel"),
         depth=depth,
-        chunks=_chunks(flags, depth, stages),
+        stages=stages,
         micro_batch_size=flags.count("--micro-batch-size"),
         mini_batch_size=flags.count("--global-batch-size"),
         recompute=recompute,
-        stage_layers=stages,
         sequence_length=flags.count("--seq-length") if flags.has("--seq-length") else None,
-        precision="bfloat16" if flags.has("--bf16") else "float16" if flags.has("--fp16") else "float32",
-        gradient_precision="same" if flags.has("--grad-reduce-in-bf16") else "float32",
+        precision=precision,
+        gradient_precision=_gradient_precision(flags, precision),
         optimizer=_optimizer(flags),
         optimizer_sharding="replicas" if flags.has("--use-distributed-optimizer") else "none",
         attention=_attention(flags),
         devices=_devices(flags),
-        notes=notes,
+        notes=(*flags.doubts, *notes, *_uncounted(flags)),
     )
 
 
-def _stages(flags: Flags, depth: int) -> tuple[int, ...] | None:
-    text = flags.text("--pipeline-model-parallel-layout")
-    if text is None:
-        return None
-    counts = read_layout(text)
-    if len(counts) % depth:
-        raise ImportedError(
-            f"--pipeline-model-parallel-layout has {len(counts)} stages, which {depth} ranks do not divide"
-        )
-    return counts
+def _gradient_precision(flags: Flags, precision: str) -> str:
+    """Gradients of bf16 are kept in float32 unless told otherwise, those of fp16 only where told."""
+    if precision == "float16":
+        return "float32" if flags.has("--accumulate-allreduce-grads-in-fp32") else "same"
+    return "same" if flags.has("--grad-reduce-in-bf16") else "float32"
 
 
-def read_layout(text: str) -> tuple[int, ...]:
-    """Blocks of each stage of a --pipeline-model-parallel-layout, as Megatron-LM unrolls it."""
-    plain = text.replace(",", "").strip()
-    for pattern in (r"\(([^()]*)\)\*(\d{1,5})", r"([EtmL|])\*(\d{1,5})"):
-        plain = re.sub(pattern, lambda match: match[1] * min(int(match[2]), _MOST_STAGES), plain)
-        if len(plain) > 100 * _MOST_STAGES:
-            raise ImportedError("--pipeline-model-parallel-layout unrolls to too many stages")
-    if not re.fullmatch(r"E[t|m]*L", plain) or "m" in plain:
-        raise ImportedError(
-            f"--pipeline-model-parallel-layout {text[:80]!r} is not of E, t, | and L, as in Et*3|t*4|t*3L"
-        )
-    return tuple(stage.count("t") for stage in plain.split("|"))
+def _uncounted(flags: Flags) -> Iterator[str]:
+    for flag in _UNCOUNTED:
+        if flags.has(flag):
+            yield f"{flag} is not modelled: the run is predicted as without it"
 
 
-def _chunks(flags: Flags, depth: int, stages: tuple[int, ...] | None) -> int:
-    if stages is not None:
-        return len(stages) // depth
-    if flags.has("--num-virtual-stages-per-pipeline-rank"):
-        return flags.count("--num-virtual-stages-per-pipeline-rank")
-    if flags.has("--num-layers-per-virtual-pipeline-stage"):
-        each = flags.count("--num-layers-per-virtual-pipeline-stage") * depth
-        return max(1, flags.count("--num-layers") // each)
-    return 1
-
-
-def _recompute(flags: Flags) -> tuple[str, tuple[str, ...]]:
+def _recompute(flags: Flags, stages: int) -> tuple[str, tuple[str, ...]]:
     if flags.text("--recompute-granularity") == "selective" or flags.has("--recompute-activations"):
         told = "selective recomputation is not modelled: it is taken as none, with flash attention"
         return "none", (told,)
@@ -118,6 +122,8 @@ def _recompute(flags: Flags) -> tuple[str, tuple[str, ...]]:
     if flags.text("--recompute-method") == "block":
         return "layer", ("recomputation of some blocks alone is taken as of all",)
     groups = flags.count("--recompute-num-layers", default=1)
+    if groups > 1 and flags.has("--num-layers") and groups * stages >= flags.count("--num-layers"):
+        return "stage", ()
     told = f"recomputation in groups of {groups} blocks is taken as by block"
     return "layer", () if groups == 1 else (told,)
 
@@ -142,52 +148,3 @@ def _devices(flags: Flags) -> int | None:
     """Nodes times processes, where torchrun's own flags stand in the text as numbers."""
     each, nodes = (flags.values.get(name, "") for name in ("--nproc-per-node", "--nnodes"))
     return int(each) * int(nodes or 1) if each.isdecimal() and (nodes or "1").isdecimal() else None
-
-
-def model_config(flags: Flags) -> dict[str, Any]:
-    """The model as a config.json of the family that its flags describe: llama with --swiglu, else gpt2."""
-    if flags.has("--num-experts"):
-        raise ImportedError("--num-experts: mixtures of experts are not modelled yet")
-    missing = [
-        flag for flag in ("--num-layers", "--hidden-size", "--num-attention-heads") if not flags.has(flag)
-    ]
-    if missing:
-        raise ImportedError(
-            f"the flags do not describe the model, without {', '.join(missing)}: add what is missing, or "
-            "name the model with --model (a preset or a config.json)"
-        )
-    hidden, heads = flags.count("--hidden-size"), flags.count("--num-attention-heads")
-    layers, vocabulary = flags.count("--num-layers"), _vocabulary(flags)
-    untied = flags.has("--untie-embeddings-and-output-weights")
-    inner = flags.count("--ffn-hidden-size", default=4 * hidden)
-    if not flags.has("--swiglu"):
-        return {
-            "model_type": "gpt2", "n_embd": hidden, "n_layer": layers, "n_head": heads, "n_inner": inner,
-            "vocab_size": vocabulary, "n_positions": flags.count("--max-position-embeddings", default=10**6),
-            "tie_word_embeddings": not untied,
-        }  # fmt: skip
-    grouped = flags.has("--group-query-attention")
-    return {
-        "model_type": "llama", "hidden_size": hidden, "num_hidden_layers": layers, "intermediate_size": inner,
-        "num_attention_heads": heads, "vocab_size": vocabulary, "tie_word_embeddings": not untied,
-        "num_key_value_heads": flags.count("--num-query-groups") if grouped else heads,
-        "max_position_embeddings": flags.count("--max-position-embeddings", default=10**6),
-    }  # fmt: skip
-
-
-_KNOWN_TOKENIZERS = {"GPT2BPETokenizer": 50_257, "Llama2Tokenizer": 32_000}
-
-
-def _vocabulary(flags: Flags) -> int:
-    """Words as padded: to a multiple of --make-vocab-size-divisible-by times the tensor-parallel size."""
-    if flags.has("--padded-vocab-size"):
-        return flags.count("--padded-vocab-size")
-    known = _KNOWN_TOKENIZERS.get(flags.text("--tokenizer-type") or "")
-    if known is None and not flags.has("--vocab-size"):
-        raise ImportedError(
-            "--vocab-size is missing, and the tokenizer does not tell it: add it to the flags"
-        )
-    words = flags.count("--vocab-size", default=known)
-    unit = flags.count("--make-vocab-size-divisible-by", default=128)
-    unit *= flags.count("--tensor-model-parallel-size", default=1)
-    return -(-words // unit) * unit

@@ -43,7 +43,11 @@ def profile_of_rank(
     tensor_parallel: int,
     sequence_parallel: bool,
 ) -> Profile:
-    """The estimated profile of one rank of a group; `cluster` is that of single devices."""
+    """The estimated profile of one rank of a group; `cluster` is that of single devices.
+
+    Raises RequestError where the heads do not divide over the group.
+    """
+    _check_heads(description, tensor_parallel)
     kept = 1 / tensor_parallel if sequence_parallel else _NOT_DIVIDED + (1 - _NOT_DIVIDED) / tensor_parallel
     layers = tuple(
         _share(layer, tensor_parallel, kept=kept, sequence_parallel=sequence_parallel)
@@ -65,6 +69,16 @@ def profile_of_rank(
             timings.model_copy(update={"types": types, "source": told}).model_dump()
         ),
     )
+
+
+def _check_heads(description: ModelDescription, ranks: int) -> None:
+    for layer in description.layers:
+        heads = layer.shape.get("heads")
+        if isinstance(heads, int) and heads % ranks:
+            raise RequestError(
+                f"{heads} attention heads do not divide over T={ranks} devices, which Megatron-LM refuses "
+                "too: give a --tensor-model-parallel-size that divides them"
+            )
 
 
 def _share(layer: Layer, ranks: int, *, kept: float, sequence_parallel: bool) -> Layer:

@@ -12,7 +12,9 @@ from tuner.exports.megatron import layout
 from tuner.imports.comparison import Comparison, compare
 from tuner.imports.errors import ImportedError
 from tuner.imports.megatron_flags import read_flags
-from tuner.imports.megatron_run import model_config, read_layout, read_run
+from tuner.imports.megatron_model import model_config
+from tuner.imports.megatron_run import read_run
+from tuner.imports.megatron_stages import read_layout, read_stages
 
 LLAMA = (
     "--num-layers 32 --hidden-size 4096 --ffn-hidden-size 11008 --num-attention-heads 32 --swiglu "
@@ -85,6 +87,72 @@ def test_the_model_is_that_of_the_flags() -> None:
     assert (gpt["model_type"], gpt["vocab_size"], gpt["n_inner"]) == ("gpt2", 50_688, 256)
 
 
+@pytest.mark.parametrize(
+    ("text", "blocks"),
+    [
+        ("--num-layers 61 --decoder-first-pipeline-num-layers 13 --decoder-last-pipeline-num-layers 16",
+         (13, 16, 16, 16)),
+        ("--num-layers 31 --decoder-last-pipeline-num-layers 7", (8, 8, 8, 7)),
+        ("--num-layers 30 --account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split",
+         (7, 8, 8, 7)),
+        ("--num-layers 63 --account-for-loss-in-pipeline-split --num-layers-per-virtual-pipeline-stage 8",
+         (8,) * 7 + (7,)),
+        ("--num-layers 28 --decoder-first-pipeline-num-layers 4 --num-virtual-stages-per-pipeline-rank 2",
+         (2, 4, 4, 4) * 2),
+    ],
+)  # fmt: skip
+def test_uneven_stages_are_those_that_megatron_builds(text: str, blocks: tuple[int, ...]) -> None:
+    """Whether outer ranks have a number of their own, or the embedding and the loss count as a block."""
+    assert read_stages(read_flags(text), 4).blocks == blocks
+
+
+@pytest.mark.parametrize(
+    ("text", "config"),
+    [
+        # The width of a gated MLP is 8/3 of the hidden size unless told: 8192 -> 21824, not 32768.
+        ("--hidden-size 8192 --swiglu", {"model_type": "llama", "intermediate_size": 21_824}),
+        ("--hidden-size 64 --swiglu --kv-channels 32 --group-query-attention",
+         {"head_dim": 32, "num_key_value_heads": 1}),
+        ("--hidden-size 64 --position-embedding-type rope --max-position-embeddings 131072",
+         {"model_type": "gpt_neox", "use_parallel_residual": False}),
+        ("--hidden-size 64 --hidden-dropout 0 --attention-dropout 0.0 --max-position-embeddings 512",
+         {"model_type": "gpt2", "n_positions": 512, "resid_pdrop": 0, "attn_pdrop": 0}),
+        ("--hidden-size 64 --tokenizer-type NullTokenizer --vocab-size 1024", {"vocab_size": 1152}),
+    ],
+)  # fmt: skip
+def test_what_the_flags_leave_out_is_what_megatron_takes(text: str, config: dict[str, Any]) -> None:
+    """Widths, positions, dropout and words, without which parameters and memory come out silently wrong."""
+    found = model_config(read_flags(f"--num-layers 2 --num-attention-heads 4 --vocab-size 1000 {text}"))
+    assert config == {key: found[key] for key in config}
+
+
+@pytest.mark.parametrize(
+    ("text", "precision"),
+    [
+        ("--fp16", "same"),
+        ("--fp16 --accumulate-allreduce-grads-in-fp32", "float32"),
+        ("--bf16", "float32"),
+        ("--bf16 --grad-reduce-in-bf16", "same"),
+    ],
+)
+def test_gradients_are_as_precise_as_megatron_keeps_them(text: str, precision: str) -> None:
+    """In half precision under fp16, in float32 under bf16, unless flags say otherwise."""
+    run = read_run(read_flags(f"--micro-batch-size 1 --global-batch-size 8 {text}"))
+    assert run.gradient_precision == precision
+
+
+def test_what_is_not_followed_is_said() -> None:
+    """A variable of two branches, and flags that move memory elsewhere."""
+    script = (
+        "if [ $SIZE = 7 ]; then\nL=32\nelse\nL=40\nfi\n" + RUN + "--num-layers $L --optimizer-cpu-offload"
+    )
+    notes = read_run(read_flags(script)).notes
+    assert ["L is set more than once: '40'" in notes[0], "--optimizer-cpu-offload" in notes[1]] == [
+        True,
+        True,
+    ]
+
+
 def test_the_best_is_at_least_as_good_as_what_is_run() -> None:
     """The prediction of the run is that of a plan pinned to it, and the gain follows from both."""
     found = compared(RUN)
@@ -151,6 +219,24 @@ def test_a_run_that_does_not_fit_is_told_with_its_reason() -> None:
         (RUN.replace("--vocab-size 32000", ""), ImportedError, "--vocab-size"),
         ("A=xx\n" + "A=$A$A\n" * 40 + RUN, ImportedError, "more than 1,000,000"),
         (RUN + "--optimizer muon", ImportedError, "muon"),
+        (RUN + "--num-layers 30", ImportedError, "30 blocks do not divide over 4 stages"),
+        (RUN + "--num-layers-per-virtual-pipeline-stage 3", ImportedError, "32 layers do not divide by 12"),
+        (RUN + "--pipeline-model-parallel-layout Et*3|t*4|t*4|t*3L", ImportedError, "together 14"),
+        (RUN + "--decoder-first-pipeline-num-layers 9", ImportedError, "23 layers do not divide by 3"),
+        (
+            RUN + "--pipeline-model-parallel-size 1 --decoder-last-pipeline-num-layers 1",
+            ImportedError,
+            "say other than --num-layers 32",
+        ),
+        (RUN + "--multi-latent-attention", ImportedError, "latent attention"),
+        (RUN + "--mtp-num-layers 1", ImportedError, "further tokens"),
+        (RUN + "--num-attention-heads 4 --tensor-model-parallel-size 8", RequestError, "4 attention heads"),
+        (
+            RUN.replace("--swiglu", "--group-query-attention --num-query-groups 8"),
+            ImportedError,
+            "without --swiglu",
+        ),
+        (RUN.replace("--swiglu", "--hidden-dropout 1.5"), ImportedError, "0 up to but not including 1"),
     ],
 )
 def test_what_cannot_be_compared_is_named(text: str, error: type[Exception], said: str) -> None:
