@@ -59,6 +59,10 @@ SMALL: dict[str, tuple[dict[str, Any], ...]] = {
         _OTHER_DECODER | {"use_sliding_window": True, "sliding_window": 24, "max_window_layers": 1},
     ),
     "qwen3": (_DECODER | {"head_dim": 64}, _OTHER_DECODER | {"attention_bias": True, "head_dim": 32}),
+    "gemma": (
+        _DECODER | {"head_dim": 64, "num_key_value_heads": 1, "tie_word_embeddings": True},
+        _OTHER_DECODER | {"head_dim": 32, "attention_bias": True, "tie_word_embeddings": False},
+    ),
     "gemma2": (
         _DECODER | {"head_dim": 64, "sliding_window": 24},
         _OTHER_DECODER | {"head_dim": 32, "final_logit_softcapping": None, "attn_logit_softcapping": None},

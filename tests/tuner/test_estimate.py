@@ -36,6 +36,8 @@ LLAMA_3_8B = {
     "intermediate_size": 14336,
     "vocab_size": 128256,
 }
+GEMMA_2B = {"model_type": "gemma", "hidden_size": 2048, "intermediate_size": 16384, "num_hidden_layers": 18,
+            "num_attention_heads": 8, "num_key_value_heads": 1, "hidden_act": "gelu"}  # fmt: skip
 GEMMA = {"model_type": "gemma2", "num_hidden_layers": 26, "hidden_size": 2304}
 LLAMA_3_70B = LLAMA_3_8B | {
     "hidden_size": 8192,
@@ -85,6 +87,7 @@ def accelerator(**changes: Any) -> Accelerator:
         (LLAMA_3_70B, 70_553_706_496),
         ({"model_type": "gpt2", "n_layer": 12, "n_embd": 768}, 124_439_808),
         (LLAMA_7B | {"model_type": "mistral"}, 7_241_732_096),
+        (GEMMA_2B, 2_506_172_416),
     ],
 )
 def test_parameters_are_those_of_the_published_models(config: dict[str, Any], parameters: int) -> None:
@@ -323,6 +326,7 @@ def test_what_is_no_object_is_no_configuration(value: Any) -> None:
         {"num_attention_heads": 33},
         {"num_key_value_heads": 5},
         {"num_key_value_heads": 64},
+        {"head_dim": 65},
         {"attention_dropout": 1.0},
         {"attention_dropout": -0.1},
         {"attention_dropout": float("nan")},

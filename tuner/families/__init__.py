@@ -8,6 +8,7 @@ from tuner.families.reading import ConfigReader
 
 FAMILIES: dict[str, Callable[[ConfigReader], Architecture]] = {
     "bert": bert.read,
+    "gemma": gemma.read_gemma,
     "gemma2": gemma.read_gemma2,
     "gemma3_text": gemma.read_gemma3,
     "gpt2": gpt2.read,

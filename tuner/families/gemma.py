@@ -1,4 +1,6 @@
-"""Gemma 2 and 3 (text): wide heads, norms before and after each half, local and global layers in turn."""
+"""Gemma: wide heads and norms counted from 1; from Gemma 2 on norms before and after each half, and local and
+global layers in turn.
+"""
 
 from dataclasses import replace
 
@@ -7,6 +9,26 @@ from tuner.families.architecture import Architecture
 from tuner.families.decoder import Decoder
 from tuner.families.grouping import read_block_types, read_heads, read_layers, read_width
 from tuner.families.reading import ConfigReader
+
+
+def read_gemma(config: ConfigReader) -> Architecture:
+    """Read a configuration of model_type gemma, the first: all layers global, norms before each half."""
+    config.refuse("use_bidirectional_attention", because="only causal attention is described")
+    width = read_width(config)
+    bias = config.flag("attention_bias", default=False)
+    return Decoder(
+        family="gemma",
+        hidden_size=width,
+        intermediate_size=config.count("intermediate_size", default=24_576),
+        vocabulary_size=config.count("vocab_size", default=256_000),
+        block_types=("block",) * read_layers(config),
+        attention=read_heads(config, hidden_size=width, heads=16, kv_heads=16, head_dim=256),
+        activation=config.choice("hidden_act", default="gelu_pytorch_tanh", among=KNOWN),
+        tied=config.flag("tie_word_embeddings", default=True),
+        qkv_bias=bias,
+        output_bias=bias,
+        shifted_norms=True,
+    ).architecture()
 
 
 def read_gemma2(config: ConfigReader) -> Architecture:

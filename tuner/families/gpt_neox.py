@@ -3,7 +3,7 @@
 from tuner.families.activation import KNOWN, activate
 from tuner.families.architecture import Architecture
 from tuner.families.attention import Heads, attend, rotary_tables
-from tuner.families.grouping import read_layers, read_width
+from tuner.families.grouping import check_rotated, read_layers, read_width
 from tuner.families.reading import ConfigReader
 from tuner.families.tape import Tape, Values
 
@@ -49,6 +49,7 @@ class _GptNeoX:
             "partial_rotary_factor", default=config.fraction("rotary_pct", default=0.25)
         )
         self.rotary_width = int(self.attention.head_dim * share)
+        check_rotated(self.rotary_width)
 
     def embed(self, tape: Tape) -> None:
         tape.dropout(tape.embed(self.words, self.width), self.dropout)

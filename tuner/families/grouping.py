@@ -19,7 +19,7 @@ def read_heads(
     kv_heads: int | None = None,
     head_dim: int | None = None,
 ) -> Heads:
-    """Read head counts and widths; `heads`, `kv_heads` and `head_dim` are the family's defaults.
+    """Read head counts and widths of rotary attention; `heads`, `kv_heads` and `head_dim` are defaults.
 
     A null `num_key_value_heads`, or a missing one without a default, is one key head for each query
     head; the same of `head_dim` is hidden_size / heads.
@@ -30,12 +30,22 @@ def read_heads(
     width = config.optional_count("head_dim", default=head_dim)
     if width is None:
         width = config.divides("num_attention_heads", queries, whole="hidden_size", total=hidden_size)
+    check_rotated(width)
     return Heads(
         heads=queries,
         kv_heads=keys,
         head_dim=width,
         dropout=config.probability("attention_dropout", default=0.0),
     )
+
+
+def check_rotated(width: int) -> None:
+    """Refuse an odd width: `transformers` builds such a model, and its first forward fails."""
+    if width % 2:
+        raise UnsupportedModelError(
+            f"the configuration rotates {width} elements of each head, an odd number, and positions rotate "
+            "pairs: such a model cannot run. Correct head_dim, num_attention_heads or the rotated part"
+        )
 
 
 def check_sizes(config: ConfigReader) -> None:

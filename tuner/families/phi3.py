@@ -5,7 +5,7 @@ from dataclasses import replace
 from tuner.families.activation import KNOWN
 from tuner.families.architecture import Architecture
 from tuner.families.decoder import Decoder
-from tuner.families.grouping import read_heads, read_layers, read_width
+from tuner.families.grouping import check_rotated, read_heads, read_layers, read_width
 from tuner.families.reading import ConfigReader
 
 
@@ -16,6 +16,8 @@ def read(config: ConfigReader) -> Architecture:
     rotated = config.within("rope_parameters", "rope_scaling").fraction(
         "partial_rotary_factor", default=config.fraction("partial_rotary_factor", default=1.0)
     )
+    rotary_width = int(heads.head_dim * rotated)
+    check_rotated(rotary_width)
     window = config.optional_count("sliding_window", default=None)
     return Decoder(
         family="phi3",
@@ -26,7 +28,7 @@ def read(config: ConfigReader) -> Architecture:
         attention=replace(heads, window=window, heads_first=True),
         activation=config.choice("hidden_act", default="silu", among=KNOWN),
         tied=config.flag("tie_word_embeddings", default=False),
-        rotary_width=int(heads.head_dim * rotated),
+        rotary_width=rotary_width,
         fused=True,
         dropout=config.probability("resid_pdrop", default=0.0),
     ).architecture()
