@@ -125,12 +125,13 @@ def _read(path: Path, size: int | None, names: Names) -> list[LayerTime]:
             raw = gzip.GzipFile(fileobj=io.BytesIO(raw)).read(MOST_TRACE_BYTES + 1)
             if len(raw) > MOST_TRACE_BYTES:
                 raise InputError(f"{name} unpacks to more than {MOST_TRACE_BYTES:,} bytes: trace less")
-        text = raw.decode("utf-8")
-        if not text.lstrip("\ufeff \r\n\t").startswith(("{", "[")):
-            return list(read_csv(text, name=name, micro_batch_size=size))
+        if not raw.lstrip(b"\xef\xbb\xbf \r\n\t").startswith((b"{", b"[")):
+            return list(read_csv(raw.decode("utf-8"), name=name, micro_batch_size=size))
         if size is None:
             raise InputError(f"{name} is a trace, which does not tell its size: give --micro-batch-sizes")
-        return list(read_trace(json.loads(text), name=name, micro_batch_size=size, names=names))
+        # Names in traces are what the profiler found: broken letters and control characters do no harm.
+        document = json.loads(raw.decode("utf-8-sig", "replace"), strict=False)
+        return list(read_trace(document, name=name, micro_batch_size=size, names=names))
     except (UnicodeDecodeError, ValueError, RecursionError, EOFError, OSError) as error:
         raise InputError(f"{name} is neither CSV nor a trace: {error}") from None
 

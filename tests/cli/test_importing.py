@@ -28,7 +28,7 @@ def test_the_example_for_times_runs(chimera: Shell, tmp_path: Path, monkeypatch:
 
 
 def test_traces_are_read_zipped_or_not(chimera: Shell, tmp_path: Path) -> None:
-    """Each at its size, with patterns for names that are not the model's."""
+    """Each at its size, with patterns for names that are not the model's, and with broken letters."""
     events = [
         event("nn.Module: Block_0", "python_function", 1, 0, 10),
         event("aten::mm", "cpu_op", 1, 1, 5, Sequence_number=7),
@@ -36,7 +36,8 @@ def test_traces_are_read_zipped_or_not(chimera: Shell, tmp_path: Path) -> None:
     ]
     text = json.dumps({"traceEvents": events})
     (tmp_path / "a.json").write_text(text)
-    (tmp_path / "b.json.gz").write_bytes(gzip.compress(text.encode()))
+    broken = text.encode().replace(b"aten::mm", b"aten\x00\x01::mm \xe2\x28\xa1")
+    (tmp_path / "b.json.gz").write_bytes(gzip.compress(broken))
     files = (tmp_path / "a.json", tmp_path / "b.json.gz")
     words = ("--micro-batch-sizes", "1,4", "--match", "block=Block_*", "--json")
     document = json.loads(chimera("import", "times", *files, *TINY, *words).out)

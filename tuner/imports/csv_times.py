@@ -24,6 +24,8 @@ def read_csv(text: str, *, name: str, micro_batch_size: int | None = None) -> It
             f"{name} has {'tabs' if sign != ';' else 'semicolons'} between its columns: write commas, and a "
             "point in numbers"
         )
+    if twice := next((column for column in header if column and header.count(column) > 1), None):
+        raise ImportedError(f"{name} has two columns {twice[:60]!r}: leave one out")
     forward, backward = _time_column(header, "forward", name), _time_column(header, "backward", name)
     if "layer" not in header:
         raise ImportedError(f"{name} has no column `layer`; its header is {', '.join(header)[:200]!r}")
@@ -58,9 +60,13 @@ def _cells(text: str, name: str) -> Iterator[list[str]]:
 
 def _time_column(header: list[str], what: str, name: str) -> tuple[str, float]:
     """The column of a time, and what its unit is in seconds."""
-    for unit, factor in _UNITS.items():
-        if f"{what}_{unit}" in header:
-            return f"{what}_{unit}", factor
+    found = [(f"{what}_{unit}", factor) for unit, factor in _UNITS.items() if f"{what}_{unit}" in header]
+    if len(found) > 1:
+        raise ImportedError(
+            f"{name} has {' and '.join(column for column, _ in found)}, which say one time: leave one out"
+        )
+    if found:
+        return found[0]
     raise ImportedError(f"{name} has no column {what}_s, {what}_ms or {what}_us: times need their unit")
 
 

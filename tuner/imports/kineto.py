@@ -9,13 +9,14 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from math import nan
+from typing import Any
 
 from tuner.imports.errors import ImportedError
 from tuner.imports.layer_times import LayerTime, Names, type_named
 
 _RANGES = frozenset({"user_annotation", "python_function"})
-_LAUNCHES = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime"})
+_LAUNCHES = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "xpu_runtime"})
 _KERNELS = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 _BACKWARD = "autograd::engine::evaluate_function"
 _MICRO = 1e-6
@@ -45,7 +46,7 @@ def read_trace(document: Any, *, name: str, micro_batch_size: int, names: Names)
     operations, backwards = defaultdict(list), defaultdict(list)
     for event in events:
         if event.category == "cpu_op" and event.name.startswith(_BACKWARD):
-            backwards[event.sequence].append(event)
+            backwards[event.thread[0], event.sequence].append(event)
         elif event.category == "cpu_op" and event.sequence is not None:
             operations[event.thread].append(event)
     for found in operations.values():
@@ -55,7 +56,7 @@ def read_trace(document: Any, *, name: str, micro_batch_size: int, names: Names)
         if event.category not in _RANGES or type_named(_plain(event.name), names) is None:
             continue
         inside = _inside(event, operations.get(event.thread, []), starts.get(event.thread, []))
-        after = [each for number in inside for each in backwards.get(number, [])]
+        after = [each for number in inside for each in backwards.get((event.thread[0], number), [])]
         forward, backward = _time([event], launched), _time(after, launched)
         if forward > 0 and backward > 0:
             yield LayerTime(_plain(event.name), micro_batch_size, forward * _MICRO, backward * _MICRO)
@@ -74,14 +75,14 @@ def _events(document: Any, name: str) -> list[_Event]:
     for row in rows:
         if not isinstance(row, Mapping) or row.get("ph") != "X":
             continue
-        start, length = row.get("ts"), row.get("dur")
-        if not _is_time(start) or not _is_time(length) or length < 0:
+        start, length = _microseconds(row.get("ts")), _microseconds(row.get("dur"))
+        if start is None or length is None or length < 0:
             continue
         arguments = row.get("args") if isinstance(row.get("args"), Mapping) else {}
         events.append(
             _Event(
                 str(row.get("name", "")), str(row.get("cat", "")), (str(row.get("pid")), str(row.get("tid"))),
-                float(start), float(start + length),
+                start, start + length,
                 _whole(arguments, "Sequence number"), _whole(arguments, "correlation"),
             )
         )  # fmt: skip
@@ -90,9 +91,13 @@ def _events(document: Any, name: str) -> list[_Event]:
     return events
 
 
-def _is_time(value: Any) -> TypeGuard[float]:
-    """Whether it is a number of microseconds that a float holds; NaN is none."""
-    return isinstance(value, int | float) and abs(value) < _LONGEST
+def _microseconds(value: Any) -> float | None:
+    """A moment or a length, which some devices' profilers write as text; None for what is none."""
+    try:
+        number = float(value) if isinstance(value, int | float | str) else nan
+    except (ValueError, OverflowError):
+        return None
+    return number if abs(number) < _LONGEST else None
 
 
 def _whole(arguments: Any, key: str) -> int | None:
@@ -112,11 +117,15 @@ def _inside(event: _Event, operations: Sequence[_Event], starts: Sequence[float]
 
 def _launched(events: Sequence[_Event]) -> dict[Thread, list[tuple[float, Span]]]:
     """For each thread, when it launched which kernel, by time; empty without a device in the trace."""
-    kernels = {event.correlation: (event.start, event.end) for event in events if event.category in _KERNELS}
+    kernels: dict[int, list[Span]] = defaultdict(list)
+    for event in events:
+        if event.category in _KERNELS and event.correlation is not None:
+            # One launch of a CUDA graph starts many.
+            kernels[event.correlation].append((event.start, event.end))
     found: dict[Thread, list[tuple[float, Span]]] = defaultdict(list)
     for event in events:
-        if event.category in _LAUNCHES and event.correlation in kernels:
-            found[event.thread].append((event.start, kernels[event.correlation]))
+        if event.category in _LAUNCHES and event.correlation is not None:
+            found[event.thread] += [(event.start, span) for span in kernels.get(event.correlation, [])]
     for launches in found.values():
         launches.sort()
     return found

@@ -64,6 +64,8 @@ def test_a_table_becomes_a_profile_that_is_planned_with(tiny: ModelDescription) 
         ("", "no column"),
         ("layer,forward,backward\nblock,1,2", "need their unit"),
         ("layer,forward_s,backward_s\nblock,1,2", "micro_batch_size"),
+        ("layer,forward_s,forward_ms,backward_s\nblock,1,2,3", "forward_s and forward_ms"),
+        ("layer,layer,forward_s,backward_s\nblock,head,1,2", "two columns 'layer'"),
         ("layer,micro_batch_size,forward_s,backward_s\nblock,1,2", "3 cells under 4 columns"),
         ("layer,micro_batch_size,forward_s,backward_s\nblock,1,nan,2", "line 2: 'nan' is not a time"),
         ("layer,micro_batch_size,forward_s,backward_s\nblock,0,1,2", "whole number"),
@@ -118,7 +120,10 @@ def test_kernels_count_where_a_trace_has_them() -> None:
             event("aten::next", "cpu_op", 1, 11, 5, Sequence_number=8),
             event("autograd::engine::evaluate_function: MmBackward", "cpu_op", 2, 20, 9, Sequence_number=7),
             event("cudaLaunchKernel", "cuda_runtime", 2, 22, 1, correlation=3),
-            event("gemm", "kernel", 9, 200, 80, correlation=3),
+            event("gemm", "kernel", 9, 200, 50, correlation=3),
+            event("another of one graph", "kernel", 9, 250, 30, correlation=3),
+            event("of nobody", "kernel", 9, 900, 80),
+            event("cudaEventQuery", "cuda_runtime", 2, 23, 1),
             {"ph": "i", "name": "note"},
             "junk",
         ]
@@ -129,6 +134,19 @@ def test_kernels_count_where_a_trace_has_them() -> None:
         pytest.approx(50e-6),
         pytest.approx(80e-6),
     )
+
+
+def test_times_written_as_text_are_read() -> None:
+    """As the profiler of another device writes them; another process has numbers of its own."""
+    rows = [
+        event("layers.0", "user_annotation", 1, 0, 10),
+        event("aten::mm", "cpu_op", 1, 1, 5, Sequence_number=7),
+        event("autograd::engine::evaluate_function: X", "cpu_op", 2, 20, 9, Sequence_number=7),
+        event("autograd::engine::evaluate_function: X", "cpu_op", 2, 40, 9, Sequence_number=7) | {"pid": 2},
+    ]
+    rows = [row | {"ts": f"{row['ts']}.000", "dur": str(row["dur"])} for row in rows]
+    (time,) = read_trace(rows, name="t", micro_batch_size=1, names=[("block", "layers.*")])
+    assert (time.forward_s, time.backward_s) == (pytest.approx(10e-6), pytest.approx(9e-6))
 
 
 @pytest.mark.parametrize(
