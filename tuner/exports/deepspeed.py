@@ -40,6 +40,8 @@ def _notes(plan: Plan, candidate: Candidate) -> Iterator[str]:
         f"Give deepspeed.initialize the module below and an optimizer ({plan.request['optimizer']} was "
         "planned); `layers` is the list [embedding, every block, head], the loss is its loss_fn."
     )
+    if candidate.depth > 1:
+        yield "Where the head shares the embedding's weights, give both as TiedLayerSpec of one key."
     if len(set(candidate.stage_layers)) == 1:
         yield "Block is the class of a block: name yours."
     if plan.model.precision == "float16" and plan.request["gradient_precision"] == "float32":

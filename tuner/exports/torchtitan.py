@@ -58,6 +58,11 @@ def _comments(plan: Plan, candidate: Candidate) -> Iterator[str]:
             f"Write {_CSV} first: chimera simulate --schedule {candidate.schedule} --depth {candidate.depth} "
             f"--micro-batches {candidate.micro_batches} --format torch-csv --trace {_CSV}"
         )
+    if candidate.depth > 1:
+        yield (
+            "torchtitan does not tie the head to the embedding over stages: a model that does has to be "
+            "untied, and planned so."
+        )
     if plan.request["optimizer_sharding"] == "replicas":
         yield (
             "FSDP divides weights and gradients beside the optimizer's state: it needs less memory than was "
