@@ -19,7 +19,7 @@ WORKERS ?= 2
 BENCH_ARGS ?=
 PIP := pip --disable-pip-version-check -qq
 # -P keeps the working folder off the import path, so what is tested is what is installed.
-RUN := $(CURDIR)/$(BIN)/python -P
+RUN := "$(CURDIR)/$(BIN)/python" -P
 # Tests start hundreds of interpreters: each would compile the packages anew.
 unexport PYTHONDONTWRITEBYTECODE
 

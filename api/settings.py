@@ -101,8 +101,11 @@ class Settings(BaseModel):
     def from_environment(cls, environment: Mapping[str, str] | None = None, /, **overrides: Any) -> Self:
         """Read CHIMERA_* variables; `overrides` that are not None win. Raises SettingsError."""
         found = os.environ if environment is None else environment
+        # Files of variables that were written on Windows leave a carriage return at the end of each.
         values: dict[str, Any] = {
-            name: value for name in cls.model_fields if (value := found.get(PREFIX + name.upper()))
+            name: value
+            for name in cls.model_fields
+            if (value := found.get(PREFIX + name.upper(), "").strip())
         }
         values |= {name: value for name, value in overrides.items() if value is not None}
         try:
@@ -116,8 +119,12 @@ class Settings(BaseModel):
     def _known_database(cls, value: str) -> str:
         try:
             url = make_url(value)
-        except ArgumentError:
-            raise ValueError("not a database address such as sqlite:////data/chimera.db") from None
+        except (ArgumentError, ValueError):
+            raise ValueError(
+                f"not a database address such as sqlite:////data/chimera.db; {_ESCAPED}"
+            ) from None
+        if "@" in (url.host or ""):
+            raise ValueError(f"its host holds an @; {_ESCAPED}")
         if url.get_backend_name() not in {"sqlite", "postgresql", "postgres"}:
             raise ValueError("only sqlite:///FILE and postgresql://USER@HOST/NAME are supported")
         return value

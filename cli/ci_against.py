@@ -33,9 +33,7 @@ def baseline_at(revision: str, manifest: Path) -> Baseline | None:
     if revision.startswith("-"):
         raise InputError(f"--against {revision[:100]!r}: give a revision of git, such as origin/main")
     root = Path(os.fsdecode(_git(manifest.parent, "rev-parse", "--show-toplevel").rstrip(b"\n"))).resolve()
-    commit = (
-        _git(root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}").decode().strip()
-    )
+    commit = _commit(root, revision)
     with tempfile.TemporaryDirectory(prefix="chimera-ci-") as name:
         tree, kept = Path(name) / "tree", Path(name) / "baseline.json"
         _unpack(root, commit, tree)
@@ -44,6 +42,17 @@ def baseline_at(revision: str, manifest: Path) -> Baseline | None:
             return None
         _check(old, tree, kept)
         return read_document(str(kept), Baseline)
+
+
+def _commit(root: Path, revision: str) -> str:
+    try:
+        found = _git(root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+    except InputError as error:
+        raise InputError(
+            f"{error}. Where the checkout is shallow, as those of CI systems are, fetch {revision[:100]!r} "
+            "first (actions/checkout: fetch-depth: 0; GitLab: GIT_DEPTH: 0)"
+        ) from None
+    return found.decode().strip()
 
 
 def _unpack(root: Path, commit: str, tree: Path) -> None:

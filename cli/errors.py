@@ -47,9 +47,14 @@ def exit_code(error: Exception) -> int | None:
     return NOT_ANSWERED if isinstance(error, ServiceError) else None
 
 
+def visible(text: str) -> str:
+    """Text for a terminal: what others wrote must not move its cursor or change its title."""
+    return "".join(sign if sign.isprintable() or sign in "\n\t" else "?" for sign in text)
+
+
 def told(message: object) -> str:
     """The line that reports an error, without the megabytes that a bad argument can hold."""
-    text = str(message)
+    text = visible(str(message))
     if len(text) > _LONGEST_MESSAGE:
         text = f"{text[:_LONGEST_MESSAGE]}... ({len(text):,} characters)"
     return f"error: {text}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.errors import DONE, NEGATIVE, NOT_ANSWERED
+from cli.errors import DONE, NEGATIVE, NOT_ANSWERED, visible
 
 if TYPE_CHECKING:
     from tuner.plan import Plan
@@ -42,7 +42,9 @@ def connected(url: str, patience_s: float) -> Iterator[StudyCalls]:
     from tuner.client import ANSWER_S, ServiceClient
     from tuner.study_calls import StudyCalls
 
-    with ServiceClient(url, key=os.environ.get("CHIMERA_API_KEY"), patience_s=patience_s) as client:
+    # What a secret store gives ends in a line break more often than not.
+    key = os.environ.get("CHIMERA_API_KEY", "").strip() or None
+    with ServiceClient(url, key=key, patience_s=patience_s) as client:
         yield StudyCalls(client, answer_s=min(ANSWER_S, max(1.0, patience_s)))
 
 
@@ -54,7 +56,7 @@ def follow(calls: StudyCalls, study: Study, *, wait_s: float) -> Study:
     while study["status"] not in FINAL and (left := until - monotonic()) > 0:
         told = _progress(study)
         if told != said:
-            click.echo(told, err=True)
+            click.echo(visible(told), err=True)
             said = told
         asked = monotonic()
         study = calls.read(study["id"], wait_s=min(left, _LOOKED_EVERY_S))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.choices import EXPORTS
-from cli.errors import DONE, InputError
+from cli.errors import DONE, InputError, visible
 from cli.options import REQUEST, with_options
 from cli.remote import SERVICE, connected, describe_study, exit_code_of, follow
 
@@ -58,7 +58,7 @@ def tell(calls: StudyCalls, study: Study, *, format: str | None, as_json: bool, 
         click.echo(exported["text"], nl=False)
     else:
         # Where launch flags were asked for, nothing else may come out where they would.
-        click.echo("\n".join(describe_study(study, url=calls.url)), err=format is not None)
+        click.echo(visible("\n".join(describe_study(study, url=calls.url))), err=format is not None)
     ended = study["status"] in {"done", "failed", "cancelled"}
     return code if ended or waited else DONE
 

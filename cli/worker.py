@@ -187,7 +187,7 @@ def _inventory(
 def _key() -> str:
     import os
 
-    key = os.environ.get("CHIMERA_API_KEY", "")
+    key = os.environ.get("CHIMERA_API_KEY", "").strip()
     if not key:
         raise InputError(
             "CHIMERA_API_KEY is not set: on the host of the service `chimera key create --name NAME --scopes "

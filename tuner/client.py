@@ -1,7 +1,8 @@
 """How is the service called from afar? Typed calls over HTTP that ride out restarts of the service.
 
-The one module of the tuner with a network and a clock; for `cli` and `executor`. Every call can be repeated
-without doing anything twice: claims and finishes carry their token, what creates carries an Idempotency-Key.
+With `tuner.connection` all that the tuner has of a network and a clock; for `cli` and `executor`. Every call
+can be repeated without doing anything twice: claims and finishes carry their token, what creates carries an
+Idempotency-Key.
 """
 
 import random
@@ -11,14 +12,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
-from urllib.parse import urlsplit
 
 import httpx
 from pydantic import ValidationError
 
 from tuner.assignments import ProfileJobRequest
 from tuner.attachments import Attachment
-from tuner.client_errors import RefusedError, UnreachableError, refusal
+from tuner.client_errors import DefectError, RefusedError, UnreachableError, refusal
+from tuner.connection import ANSWER_S as ANSWER_S  # noqa: PLC0414
+from tuner.connection import connect, read_address, shown
 from tuner.errors import RequestError
 from tuner.job_documents import JobDocument, JobEntry, WorkerEntry
 from tuner.messages import (
@@ -32,14 +34,13 @@ from tuner.messages import (
     Job,
     Outcome,
     WorkerInventory,
+    storable,
 )
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
-ANSWER_S = 30.0
-"""How long one answer may take, beside what the service was asked to wait."""
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_PASSING = frozenset({429, 502, 503, 504})
+_PASSING = frozenset({408, 425, 429, 502, 503, 504, *range(520, 525)})
+"""What passes; those above 519 are said by proxies that do not reach the service."""
 
 Answer = TypeVar("Answer", bound=FromService)
 
@@ -72,23 +73,19 @@ class ServiceClient:
     ) -> None:
         """`patience_s` is how long a call is repeated while nobody answers.
 
-        Raises RequestError for what is no address, and for a key that cannot be sent.
+        Raises RequestError for what is no address, for a key that cannot be sent, and for proxies and
+        certificates of the environment that cannot be used.
         """
-        host = _host(url)
         if key is not None and not (key.isascii() and key.isprintable() and key.strip() == key):
             raise RequestError(
                 "the key is not one line of ASCII characters: copy it as `chimera key` gave it"
             )
-        self.url = url.rstrip("/")
+        address = read_address(url, key=key)
+        self._address, self.url = str(address).rstrip("/"), shown(address).rstrip("/")
         self._patience_s = patience_s
         self._pace = pace or Pace()
-        self._http = httpx.Client(
-            headers={"Authorization": f"Bearer {key}"} if key else {},
-            timeout=httpx.Timeout(ANSWER_S, connect=10.0),
-            # A proxy of the environment leads nowhere from this host to itself.
-            trust_env=host not in _LOOPBACK,
-            transport=transport,
-        )
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._http = connect(address, headers=headers, transport=transport)
 
     def __enter__(self) -> Self:
         """Use as a context, which closes the connections."""
@@ -122,7 +119,8 @@ class ServiceClient:
     def finish(self, job: Job, outcome: Outcome, *, attachments: Sequence[Attachment] = ()) -> FinishReply:
         """Report how the job ended; raises StaleLeaseError when another worker took it over."""
         message = Finish(token=job.token, outcome=outcome, attachments=tuple(attachments))
-        answer = self.call("POST", f"/v1/jobs/{job.id}/finish", body=message.model_dump(mode="json"))
+        body = storable(message.model_dump(mode="json"))
+        answer = self.call("POST", f"/v1/jobs/{job.id}/finish", body=body)
         return self._read(FinishReply, answer)
 
     def profile_model(self, request: ProfileJobRequest) -> JobDocument:
@@ -172,7 +170,7 @@ class ServiceClient:
             why, told_s = "", 0.0
             try:
                 answer = self._http.request(
-                    method, self.url + path, params=params, headers=headers, timeout=answer_s, **request
+                    method, self._address + path, params=params, headers=headers, timeout=answer_s, **request
                 )
                 if answer.is_success:
                     return answer
@@ -182,8 +180,8 @@ class ServiceClient:
             pause_s = max(told_s, self._pace.pause_s(repetition))
             if self._pace.clock() + pause_s > until:
                 raise UnreachableError(
-                    f"the service at {self.url} did not answer for {patience_s:,.0f} s ({why[:300]}): is it "
-                    "running, and is this its address?"
+                    f"the service at {self.url} did not answer for {patience_s:,.0f} s ({why[:300]}): "
+                    f"{_next(why)}"
                 )
             self._pace.sleep(pause_s)
             repetition += 1
@@ -201,22 +199,16 @@ class ServiceClient:
             problem = answer.json()
             detail, slug = str(problem["detail"]), str(problem["type"]).rpartition(":")[2]
         except (ValueError, KeyError, TypeError):
-            return self._foreign(answer)
+            return foreign(answer)
         if answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
-            return UnreachableError(f"the service at {self.url} answered {answer.status_code}: {detail}")
+            return DefectError(f"the service at {self.url} answered {answer.status_code}: {detail}")
         return refusal(detail, status=answer.status_code, slug=slug)
-
-    def _foreign(self, answer: httpx.Response) -> UnreachableError:
-        return UnreachableError(
-            f"what answered {answer.status_code} at {answer.url} is not this service, or of another version: "
-            "set CHIMERA_URL to its address"
-        )
 
     def _read(self, kind: type[Answer], answer: httpx.Response) -> Answer:
         try:
             return kind.model_validate_json(answer.content)
         except ValidationError:
-            raise self._foreign(answer) from None
+            raise foreign(answer) from None
 
     def _pages(self, kind: type[Answer], path: str, filters: Mapping[str, str]) -> Iterator[Answer]:
         params: dict[str, Any] = {**filters, "limit": 500}
@@ -226,19 +218,25 @@ class ServiceClient:
                 page = answer.json()
                 items, following = [kind.model_validate(item) for item in page["items"]], page["next"]
             except (ValueError, KeyError, TypeError):
-                raise self._foreign(answer) from None
+                raise foreign(answer) from None
             yield from items
             if following is None:
                 return
             params["cursor"] = following
 
 
-def _host(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        # Reading the port checks it.
-        if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
-            return parts.hostname
-    except ValueError:
-        pass
-    raise RequestError(f"{url[:200]!r} is not the address of a service, such as http://127.0.0.1:8000")
+def _next(why: str) -> str:
+    """What to look at when nobody answers."""
+    if "CERTIFICATE_VERIFY_FAILED" in why:
+        return "SSL_CERT_FILE names the file of the certificates that are trusted here"
+    return "is it running, and is this its address?"
+
+
+def foreign(answer: httpx.Response) -> UnreachableError:
+    """What answered is not the service, or not at this address."""
+    there = answer.next_request.url if answer.next_request is not None else None
+    elsewhere = f", and points to {shown(there)}" if there is not None else ""
+    return UnreachableError(
+        f"what answered {answer.status_code} at {shown(answer.url)} is not this service, or of another "
+        f"version{elsewhere}: set CHIMERA_URL to its address"
+    )

@@ -2,6 +2,7 @@
 
 CallError (a TunerError)
 ├── UnreachableError      nobody answered in time, or what answered is not this service
+│   └── DefectError         the service answered that something in it went wrong (500)
 └── RefusedError          the service answered with a problem
     ├── KeyRefusedError     the key is missing, unknown, revoked or of another scope (401, 403)
     ├── StaleLeaseError     the job is another worker's by now, or nobody's (409)
@@ -19,6 +20,10 @@ class CallError(TunerError):
 
 class UnreachableError(CallError):
     """Nobody answered in time, or what answered is not this service; the message names the address."""
+
+
+class DefectError(UnreachableError):
+    """Something went wrong in the service, which may be over the next time."""
 
 
 class RefusedError(CallError):

@@ -204,6 +204,21 @@ class FinishReply(FromService):
     """Whether the outcome had been written before."""
 
 
+def storable(value: Any) -> Any:
+    """JSON whose texts can be sent and stored; what cannot becomes a question mark.
+
+    That is NUL and half of a surrogate pair, as in the log of a job that printed what is no text.
+    """
+    match value:
+        case str():
+            return value.replace("\0", "?").encode("utf-8", "replace").decode("utf-8")
+        case dict():
+            return {storable(key): storable(each) for key, each in value.items()}
+        case list():
+            return [storable(each) for each in value]
+    return value
+
+
 SomeMessage = TypeVar("SomeMessage", bound=FromWorker)
 
 

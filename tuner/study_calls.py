@@ -7,8 +7,7 @@ import httpx
 
 from profiles.document import canonical_json
 from profiles.timings import Profile
-from tuner.client import ANSWER_S, ServiceClient
-from tuner.client_errors import UnreachableError
+from tuner.client import ANSWER_S, ServiceClient, foreign
 from tuner.errors import RequestError
 from tuner.messages import MAX_WAIT_S
 
@@ -101,10 +100,7 @@ def read_object(answer: httpx.Response, *keys: str) -> dict[str, Any]:
     except ValueError:
         value = None
     if not isinstance(value, dict) or not set(keys) <= value.keys():
-        raise UnreachableError(
-            f"what answered {answer.status_code} at {answer.url} is not this service, or of another "
-            "version: set CHIMERA_URL to its address"
-        )
+        raise foreign(answer)
     return value
 
 

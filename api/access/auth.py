@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Annotated
 
 from fastapi import Depends, Request
+from sqlalchemy import update
 
 from api.access.guard import SAFE_METHODS, is_loopback
 from api.access.keys import Scope, find_key, granted, people_have_keys
@@ -146,5 +147,11 @@ def _without_key(service: Service) -> Caller:
 def _note_use(service: Service, key: ApiKey) -> None:
     now = service.clock()
     if key.last_used_at is None or key.last_used_at < now - _NOTED_EVERY:
+        # This column alone: what was read above may be old by now, as when the key was just revoked.
         with service.database.writing() as session:
-            session.merge(key).last_used_at = now
+            session.execute(
+                update(ApiKey)
+                .where(ApiKey.id == key.id)
+                .values(last_used_at=now)
+                .execution_options(synchronize_session=False)
+            )

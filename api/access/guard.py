@@ -11,7 +11,7 @@ from api.settings import Settings
 from api.web import request_record
 from api.web.handlers import problem_response
 from api.web.headers import secure
-from api.web.problems import ForbiddenProblem
+from api.web.problems import ForbiddenProblem, InvalidProblem, Problem
 from api.web.visit import Visit, begin_visit
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -35,6 +35,13 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _unreadable(scope: Scope) -> InvalidProblem | None:
+    """NUL ends a text for one database, where it would match everything, and is refused by the other."""
+    if "\0" in scope["path"] or b"%00" in scope.get("query_string", b""):
+        return InvalidProblem("the address holds a NUL character (%00), which no text has: take it out")
+    return None
 
 
 class Guard:
@@ -65,7 +72,7 @@ class Guard:
                 secure(MutableHeaders(scope=message))
             await send(message)
 
-        problem = self.refusal(scope["method"], Headers(scope=scope))
+        problem: Problem | None = self.refusal(scope["method"], Headers(scope=scope)) or _unreadable(scope)
         answer = self.app if problem is None else problem_response(problem)
         await answer(scope, receive, send_secured)
 

@@ -1,6 +1,8 @@
 """Can the service answer, and if not, what is in the way? Asked of the database by reading and by writing."""
 
 import os
+import time
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +19,8 @@ MIN_FREE_BYTES = 32_000_000
 LOOKED_EVERY = timedelta(seconds=1)
 """What was well is not asked again before, however many ask."""
 MOST_WAITED_S = 5.0
+_OF_A_LEASE = 6
+"""Clocks may differ by so small a part of a job's lease: it is given by one process and judged by another."""
 
 _WHAT_TO_DO = {
     "sqlite": "make its file, its folder and their disk writable for the service",
@@ -27,8 +31,8 @@ _WHAT_TO_DO = {
 class Readiness:
     """The last answer, and how to get the next."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, service: Service, *, wall_clock: Callable[[], float] = time.time) -> None:
+        self._service, self._wall_clock = service, wall_clock
         self._file = _file_of(service.database.engine)
         self._began_with = _identity(self._file)
         self._well: tuple[datetime, str] | None = None
@@ -43,6 +47,8 @@ class Readiness:
             _check_file(self._file, self._began_with)
         revision = current_revision(self._service.database.engine)
         _check_writing(self._service.database.engine)
+        most_s = self._service.settings.lease_seconds / _OF_A_LEASE
+        _check_clock(self._service.database.engine, self._wall_clock, most_s=max(1.0, most_s))
         self._well = now, revision
         return revision
 
@@ -87,6 +93,24 @@ def _check_writing(engine: Engine) -> None:
         raise DatabaseError(
             f"the database cannot be written: {reason}. Next: {_WHAT_TO_DO[engine.dialect.name]}"
         ) from None
+
+
+def _check_clock(engine: Engine, wall_clock: Callable[[], float], *, most_s: float) -> None:
+    """Compare with the one clock that all processes share: who is ahead takes jobs from their workers."""
+    if engine.dialect.name != "postgresql":
+        return
+    with engine.connect() as connection:
+        began = wall_clock()
+        there = float(connection.execute(text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())
+        ended = wall_clock()
+    # What the question took is not held against it.
+    apart_s = min(0.0, ended - there) + max(0.0, began - there)
+    if abs(apart_s) > most_s:
+        way = "ahead of" if apart_s > 0 else "behind"
+        raise DatabaseError(
+            f"the clock of this host is {abs(apart_s):,.1f} s {way} that of the database, and at most "
+            f"{most_s:,.1f} s are allowed (a sixth of CHIMERA_LEASE_SECONDS): have both kept by NTP"
+        )
 
 
 def _file_of(engine: Engine) -> Path | None:

@@ -64,7 +64,7 @@ async def fit_calibration(
     """Fit a calibration on measurements that are here, and keep it: from then on plans may name it."""
     current_deadline().extend(FIT_S)
     return await service.effort.run(
-        lambda: _kept(calibrations.fit, caller, body, service=service, base=base, key=key)
+        lambda: _kept(calibrations.fit, caller, body, service=service, base=base, key=key, longer_s=FIT_S)
     )
 
 
@@ -76,9 +76,11 @@ def _kept(
     service: Service,
     base: str,
     key: str | None,
+    longer_s: float = 0.0,
 ) -> JSONResponse:
     """Store what is made of a body, outside a transaction, and answer with it."""
-    once = Once(service, caller.identity, key, body.fingerprint(f"POST /v1/calibrations {make.__name__}"))
+    fingerprint = body.fingerprint(f"POST /v1/calibrations {make.__name__}")
+    once = Once(service, caller.identity, key, fingerprint, longer_s=longer_s)
     answer = once.answer(
         lambda: make(body.value, service),
         lambda session, document: documents.store_document(

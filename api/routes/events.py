@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Request
 from fastapi.responses import Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from api.access.auth import READING
+from api.access.auth import READING, authenticate
 from api.bell import wait_for_ring
 from api.routes.studies import StudyId
 from api.service import Service, ServiceDependency
@@ -17,7 +17,7 @@ from api.storage.tables import FINAL
 from api.studies import store as studies
 from api.studies.events import read_events
 from api.studies.waiting import waiting_for
-from api.web.problems import InvalidProblem, responses
+from api.web.problems import InvalidProblem, UnauthorizedProblem, responses
 
 LOOKED_EVERY_S = 1.0
 """For what other processes write; what this one does rings the bell."""
@@ -25,6 +25,8 @@ SILENCE_S = 15.0
 """After so long a comment shows that the connection lives."""
 BACK_IN_MS = 2_000
 """When the service stops, listeners come back after so long."""
+CHECKED_EVERY_S = 10.0
+"""Whether who listens may still do so: the key may have been revoked."""
 _CALM_S = 0.2
 """A bell that rings all the time is not followed faster."""
 
@@ -109,6 +111,7 @@ async def _stream(request: Request, service: Service, look: Look, *, first: list
     ringing = service.bell.listen()
     try:
         sent, spoke = first, loop.time()
+        checked = spoke
         while True:
             for text in sent:
                 yield text
@@ -118,6 +121,12 @@ async def _stream(request: Request, service: Service, look: Look, *, first: list
             if service.bell.closed:
                 yield f"retry: {BACK_IN_MS}\n: the service stops, and tells the rest when it is back\n\n"
                 return
+            if loop.time() > checked + CHECKED_EVERY_S:
+                checked = loop.time()
+                try:
+                    await run_in_threadpool(authenticate, request, service)
+                except UnauthorizedProblem:
+                    return
             if not sent:
                 await wait_for_ring(ringing, most_s=LOOKED_EVERY_S)
                 await asyncio.sleep(_CALM_S)

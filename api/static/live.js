@@ -5,7 +5,9 @@
   const live = document.getElementById("live");
   const said = document.getElementById("said");
   if (!live || !live.dataset.events || !window.EventSource) return;
-  const source = new EventSource(live.dataset.events);
+  const FIRST_PAUSE_MS = 1000;
+  const LONGEST_PAUSE_MS = 30000;
+  let pause = FIRST_PAUSE_MS;
   let waiting = null;
   let again = false;
 
@@ -37,14 +39,28 @@
     return ["done", "failed", "cancelled"].includes(status);
   }
 
-  source.addEventListener("status", (event) => {
-    const status = JSON.parse(event.data).status;
-    said.textContent = `The study is ${status}.`;
-    if (!isFinal(status)) return soon();
-    source.close();
-    location.reload(); // The report takes the place of this page.
-  });
-  source.addEventListener("trial", soon);
-  source.addEventListener("note", soon);
-  source.addEventListener("waiting", soon);
+  // The browser comes back by itself where the network failed, and never where an answer was none: a proxy's page
+  // while the service starts anew, or that the key is not known any more.
+  function listen() {
+    const source = new EventSource(live.dataset.events);
+    source.addEventListener("status", (event) => {
+      const status = JSON.parse(event.data).status;
+      said.textContent = `The study is ${status}.`;
+      if (!isFinal(status)) return soon();
+      source.close();
+      location.reload(); // The report takes the place of this page.
+    });
+    source.addEventListener("trial", soon);
+    source.addEventListener("note", soon);
+    source.addEventListener("waiting", soon);
+    source.addEventListener("open", () => { pause = FIRST_PAUSE_MS; });
+    source.addEventListener("error", () => {
+      if (source.readyState !== EventSource.CLOSED) return;
+      soon();
+      setTimeout(listen, pause);
+      pause = Math.min(2 * pause, LONGEST_PAUSE_MS);
+    });
+  }
+
+  listen();
 })();

@@ -20,6 +20,8 @@ from api.storage.engine import open_engine, write_intent
 
 # Any number that nothing else locks on in the same Postgres database.
 MIGRATION_LOCK = 7_244_636_872
+LONGEST_MIGRATION_S = 600
+"""How long a process waits for another one that migrates or restores."""
 
 
 class Database:
@@ -130,10 +132,17 @@ def migrating(engine: Engine) -> Iterator[Connection]:
             _driver_connection(connection).execute("PRAGMA foreign_keys=OFF")
         with connection.begin():
             if not sqlite:
-                connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": MIGRATION_LOCK})
+                _wait_for_turn(connection)
             yield connection
         if sqlite:
             connection.invalidate()
+
+
+def _wait_for_turn(connection: Connection) -> None:
+    """Wait for whoever migrates or restores now, which may take minutes; for anything else as always."""
+    connection.execute(text(f"SET LOCAL lock_timeout = '{LONGEST_MIGRATION_S}s'"))
+    connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": MIGRATION_LOCK})
+    connection.execute(text("SET LOCAL lock_timeout TO DEFAULT"))
 
 
 def _driver_connection(connection: Connection) -> sqlite3.Connection:

@@ -4,12 +4,23 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
-from sqlalchemy.engine import URL
+from sqlalchemy.engine import URL, ExceptionContext
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from api.errors import DatabaseError
 
 SQLITE_BUSY_S = 15
+_CONNECTION = {
+    "connect_timeout": 10,
+    # A server whose host is gone says nothing: without these a thread waits for it for a quarter of an hour.
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+_OPTIONS = "-c timezone=UTC -c lock_timeout=15000"
+_READ_ONLY = "25006"
+"""What Postgres answers who would write to a standby."""
 
 
 def open_engine(address: str, *, pool_size: int = 20) -> Engine:
@@ -17,18 +28,7 @@ def open_engine(address: str, *, pool_size: int = 20) -> Engine:
     url = _normalize(address)
     if url.get_backend_name() == "sqlite":
         return _open_sqlite(url)
-    try:
-        return create_engine(
-            url,
-            pool_size=pool_size,
-            max_overflow=pool_size,
-            pool_pre_ping=True,
-            # What people sent is not for the log.
-            hide_parameters=True,
-            connect_args={"connect_timeout": 10, "options": "-c timezone=UTC -c lock_timeout=15000"},
-        )
-    except ModuleNotFoundError:
-        raise DatabaseError("Postgres needs its driver: pip install 'chimera-tuner[postgres]'") from None
+    return _open_postgres(url, pool_size=pool_size)
 
 
 def write_intent(engine: Engine) -> Engine:
@@ -44,6 +44,47 @@ def _normalize(address: str) -> URL:
     url = make_url(address)
     backend = url.get_backend_name()
     return url.set(drivername="postgresql+psycopg") if backend in {"postgres", "postgresql"} else url
+
+
+def _open_postgres(url: URL, *, pool_size: int) -> Engine:
+    # What the address says of the connection counts; SQLAlchemy alone would let these win.
+    asked = url.query
+    arguments: dict[str, Any] = {name: value for name, value in _CONNECTION.items() if name not in asked}
+    options = [_OPTIONS, asked.get("options", "")]
+    arguments["options"] = " ".join(str(part) for part in options if part)
+    if "prepare_threshold" in asked:
+        arguments["prepare_threshold"] = _threshold(str(asked["prepare_threshold"]))
+    try:
+        engine = create_engine(
+            url,
+            pool_size=pool_size,
+            max_overflow=pool_size,
+            pool_pre_ping=True,
+            # What people sent is not for the log.
+            hide_parameters=True,
+            connect_args=arguments,
+        )
+    except ModuleNotFoundError:
+        raise DatabaseError("Postgres needs its driver: pip install 'chimera-tuner[postgres]'") from None
+    event.listen(engine, "handle_error", _leave_standby)
+    return engine
+
+
+def _threshold(text: str) -> int | None:
+    """After how often psycopg has the server prepare a statement; never for `none`, as some poolers need."""
+    if text.lower() == "none":
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 6):
+        raise DatabaseError(
+            f"prepare_threshold={text[:20]!r} in the database's address: give a number or none"
+        )
+    return int(text)
+
+
+def _leave_standby(context: ExceptionContext) -> None:
+    """Leave a server that was the primary and takes no writes now: new connections find the next one."""
+    if getattr(context.original_exception, "sqlstate", None) == _READ_ONLY:
+        context.is_disconnect = True
 
 
 def _open_sqlite(url: URL) -> Engine:
@@ -71,6 +112,8 @@ def _make_folder(file: Path) -> None:
 def _set_pragmas(connection: Any, _entry: ConnectionPoolEntry) -> None:
     # The driver's own guesses about transactions are switched off: _begin states each one.
     connection.isolation_level = None
+    # SQLite's own knows the letters of ASCII alone, and a search would miss every other capital.
+    connection.create_function("lower", 1, _lower, deterministic=True)
     cursor = connection.cursor()
     for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
         cursor.execute(f"PRAGMA {pragma}")
@@ -79,3 +122,7 @@ def _set_pragmas(connection: Any, _entry: ConnectionPoolEntry) -> None:
 
 def _begin(connection: Connection) -> None:
     connection.exec_driver_sql(connection.get_execution_options().get("sqlite_begin", "BEGIN"))
+
+
+def _lower(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value

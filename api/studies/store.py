@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, func, or_, select
-from sqlalchemy.orm import Session, undefer
+from sqlalchemy import ColumnElement, delete, func, or_, select
+from sqlalchemy.orm import InstrumentedAttribute, Session, undefer
 
 from api.jobs import queue
 from api.storage.identifiers import new_identifier
@@ -174,15 +174,18 @@ def list_studies(
     if model is not None:
         query = query.where(Study.model == model)
     if name is not None:
-        query = query.where(func.lower(Study.name).contains(name.lower(), autoescape=True))
+        query = query.where(_holds(Study.name, name))
     if text is not None:
-        parts = (
-            func.lower(column).contains(text.lower(), autoescape=True) for column in (Study.name, Study.model)
-        )
-        query = query.where(or_(*parts))
+        query = query.where(or_(_holds(Study.name, text), _holds(Study.model, text)))
     found, following = newest_rows(session, query, Study.id, cursor=cursor, limit=limit)
     waits = waiting_for(session, found, now=now)
     return page([study_entry(study, base=base, waits=waits) for study in found], following)
+
+
+def _holds(column: InstrumentedAttribute[Any], text: str) -> ColumnElement[bool]:
+    """Whether a text is part of a column, in whatever case; exactly, where the database knows no more."""
+    lowered = func.lower(column).contains(text.lower(), autoescape=True)
+    return or_(lowered, column.contains(text, autoescape=True))
 
 
 def cancel_study(session: Session, identifier: str, *, now: datetime) -> Study:

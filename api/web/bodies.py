@@ -31,6 +31,7 @@ class Body:
 async def read_raw(request: Request, service: ServiceDependency) -> bytes:
     """The body's bytes; raises WrongMediaTypeProblem, and TooLargeProblem as soon as the limit is passed."""
     _check_media_type(request.headers.get("content-type", ""))
+    _check_coding(request.headers.get("content-encoding", ""))
     limit = service.settings.max_body_bytes
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > limit and "expect" in request.headers:
@@ -73,6 +74,13 @@ def _check_media_type(content_type: str) -> None:
         raise WrongMediaTypeProblem(
             f"the body is declared as {kind[:80]!r}: send JSON with Content-Type: application/json "
             "(`curl --json`, or `curl -H 'Content-Type: application/json' -d ...`)"
+        )
+
+
+def _check_coding(coding: str) -> None:
+    if coding.strip().lower() not in {"", "identity"}:
+        raise WrongMediaTypeProblem(
+            f"the body is declared as Content-Encoding {coding[:40]!r}: send the JSON uncompressed"
         )
 
 

@@ -86,11 +86,17 @@ def as_problem(error: Exception) -> Problem:
         case DataError() if "NUL" in str(error.orig):
             return InvalidProblem("the request holds a NUL character (%00), which no text has: take it out")
         case OperationalError() | TimeoutError():
-            DATABASE_ERRORS.inc()
-            logger.error("the database does not answer: %s", " ".join(str(error).split()))
-            return UnavailableProblem("the database does not answer: try again", headers={"Retry-After": "5"})
+            return _without_database(error)
+        case DBAPIError() if error.connection_invalidated:
+            return _without_database(error)
         case _:
             return _defect(error)
+
+
+def _without_database(error: Exception) -> Problem:
+    DATABASE_ERRORS.inc()
+    logger.error("the database does not answer: %s", " ".join(str(error).split()))
+    return UnavailableProblem("the database does not answer: try again", headers={"Retry-After": "5"})
 
 
 def _answer(request: Request, error: Exception) -> Response:
@@ -129,7 +135,7 @@ def _of_method(request: Request, problem: Problem) -> Problem:
         return problem
     return NotAllowedProblem(
         f"this address does not take {request.method[:20]}, only {' and '.join(taken)}",
-        headers={"Allow": ", ".join(taken)},
+        headers={"Allow": _with_head(", ".join(taken))},
     )
 
 
@@ -159,7 +165,15 @@ def _from_status(error: HTTPException) -> Problem:
     kind = BY_STATUS.get(error.status_code, InvalidProblem)
     details = {404: "there is nothing at this address", 405: "this address does not take this method"}
     detail = details.get(error.status_code, str(error.detail))
-    return kind(detail, headers=dict(error.headers or {}))
+    headers = dict(error.headers or {})
+    if "Allow" in headers:
+        headers["Allow"] = _with_head(headers["Allow"])
+    return kind(detail, headers=headers)
+
+
+def _with_head(allowed: str) -> str:
+    """Wherever GET is taken HEAD is (`api.web.variants`)."""
+    return allowed.replace("GET", "GET, HEAD")
 
 
 def _fault(fault: dict[str, Any]) -> str:

@@ -24,6 +24,7 @@ from api.web.deadline import current_deadline
 from api.web.problems import ConflictProblem, InvalidProblem
 
 LEASE = timedelta(seconds=60)
+"""At least; longer where a request may take longer to be answered."""
 THERE = 200
 """The status of an answer about what was there before."""
 _PURGED_AT_ONCE = 20
@@ -59,6 +60,8 @@ class Once:
     owner: str
     key: str | None
     fingerprint: str
+    longer_s: float = 0.0
+    """So much longer than others its answer may take."""
 
     def answer(self, work: Callable[[], Made], store: Callable[[Session, Made], Answer]) -> Answer:
         """Work outside a transaction, store what was made and the answer in one; or give the kept answer.
@@ -113,10 +116,12 @@ class Once:
                     "a request with this Idempotency-Key is being answered: try again",
                     headers={"Retry-After": "1"},
                 )
+            # What may take longer to answer is not begun again meanwhile.
+            longest = timedelta(seconds=self.service.settings.request_seconds + self.longer_s)
             row.fingerprint, row.token, row.locked_until = (
                 self.fingerprint,
                 secrets.token_hex(16),
-                now + LEASE,
+                now + max(LEASE, longest),
             )
             return row.token
 

@@ -50,7 +50,7 @@ call() {
     path=$1
     shift
     printf '%s\n' "${CHIMERA_API_KEY:+header = \"Authorization: Bearer $CHIMERA_API_KEY\"}" |
-        curl --config - --silent --show-error --include --connect-timeout 3 --max-time "$patience" \
+        curl --config - --globoff ${direct:+--noproxy "*"} --silent --show-error --include --connect-timeout 3 --max-time "$patience" \
             --retry 3 --retry-delay 1 --retry-max-time "$patience" --write-out '\n%{http_code}' \
             "$@" "$url$path" 2>&1
 }
@@ -64,6 +64,11 @@ detail() {
 
 url=${CHIMERA_URL:-http://127.0.0.1:8000}
 url=${url%/}
+# A proxy of the cluster leads nowhere from this host to itself.
+case $url in
+    *://127.0.0.1 | *://127.0.0.1[:/]* | *://localhost | *://localhost[:/]* | *://'[::1]'*) direct=yes ;;
+    *) direct= ;;
+esac
 patience=${CHIMERA_PATIENCE:-10}
 body=${CHIMERA_REQUEST:-}
 [ -n "${CHIMERA_MODEL:-}$body" ] || exit 0
@@ -75,7 +80,8 @@ case ${CHIMERA_API_KEY:-} in
 esac
 
 answer=$(call "/v1/studies" --header 'Content-Type: application/json' \
-    --header "Idempotency-Key: slurm-${SLURM_JOB_ID:-$$}-${SLURM_RESTART_COUNT:-0}" --data "$body")
+    --header "Idempotency-Key: slurm-${SLURM_CLUSTER_NAME:+$SLURM_CLUSTER_NAME-}${SLURM_JOB_ID:-$$}-${SLURM_RESTART_COUNT:-0}" \
+    --data-raw "$body")
 case ${answer##*
 } in
     20[012]) ;;

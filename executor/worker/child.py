@@ -22,7 +22,7 @@ from executor.worker.surroundings import Surroundings
 from profiles.errors import DocumentError
 from tuner.assignments import ProfileLinks, ProfileModel, Trial, read_assignment
 from tuner.errors import TunerError
-from tuner.messages import Failed, JobKind
+from tuner.messages import Failed, JobKind, storable
 
 _LONGEST_MESSAGE = 4_000
 _LONGEST_TRACE = 20_000
@@ -49,7 +49,7 @@ def do(kind: JobKind, payload: dict[str, Any], here: Surroundings, *, tell: Tell
 
 def failure_of(error: Exception) -> Failed:
     """How an attempt failed: what can never work is not tried again."""
-    message = (str(error).strip() or type(error).__name__)[:_LONGEST_MESSAGE]
+    message = storable(str(error).strip() or type(error).__name__)[:_LONGEST_MESSAGE]
     match error:
         case LostError():
             return Failed(message=message, retry=True, evidence=error.evidence)

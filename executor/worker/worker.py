@@ -17,6 +17,7 @@ from executor.worker.surroundings import Surroundings
 from tuner.attachments import Attachment
 from tuner.client import Pace, ServiceClient
 from tuner.client_errors import (
+    DefectError,
     KeyRefusedError,
     RefusedError,
     StaleLeaseError,
@@ -28,6 +29,8 @@ _LONGEST_MESSAGE = 4_000
 _AWAY_S = 5.0
 """A silence so long after the last one is another one, and is told."""
 _SOON_S = 1.0
+_PAUSES_S = (1.0, 2.0, 5.0)
+"""After an answer that something went wrong in the service."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,10 @@ class Worker:
         except StaleLeaseError:
             # An answer that got lost: the service has given that job to somebody by now.
             return None
+        except DefectError as error:
+            logger.warning("no job: %s", error)
+            self._departure.sleep(_PAUSES_S[-1])
+            return None
         if job is None and time.monotonic() < begun + _SOON_S:
             self._departure.sleep(_SOON_S)
         return job
@@ -142,13 +149,23 @@ class Worker:
 
     def _deliver(self, job: Job, outcome: Outcome, attachments: tuple[Attachment, ...]) -> FinishReply:
         try:
-            return self._client.finish(job, outcome, attachments=attachments)
+            return self._tell(job, outcome, attachments)
         except (StaleLeaseError, KeyRefusedError, VersionError):
             raise
         except RefusedError as error:
             # What the service cannot take must not be worked on again and again.
             message = f"the service did not take the outcome of the job: {error}"[:_LONGEST_MESSAGE]
             return self._client.finish(job, Failed(message=message))
+
+    def _tell(self, job: Job, outcome: Outcome, attachments: tuple[Attachment, ...]) -> FinishReply:
+        """What took hours is not lost because something went wrong in the service once."""
+        for pause_s in _PAUSES_S:
+            try:
+                return self._client.finish(job, outcome, attachments=attachments)
+            except DefectError as error:
+                log_of(job).warning("job %s: its outcome was not taken: %s", job.id, error)
+                self._departure.sleep(pause_s)
+        return self._client.finish(job, outcome, attachments=attachments)
 
     def _wait(self, seconds: float) -> None:
         """Between two tries of a call."""

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import UTC, datetime, timedelta, timezone
 from importlib.resources import files
 from pathlib import Path
@@ -16,7 +17,7 @@ from sqlalchemy import Connection, insert, inspect, select, text
 from sqlalchemy.exc import StatementError
 
 from api.errors import DatabaseError, SchemaError
-from api.storage.database import Database, current_revision, open_database, upgrade
+from api.storage.database import Database, current_revision, migrating, open_database, upgrade
 from api.storage.engine import open_engine
 from api.storage.tables import IdempotencyKey, JobRow, Study, StudyStatus, Table
 
@@ -95,6 +96,35 @@ def test_processes_that_upgrade_at_once_do_not_disturb_each_other(address: str) 
     outcomes = [(process.communicate(timeout=120), process.returncode) for process in processes]
     assert [code for _, code in outcomes] == [0] * 4, outcomes
     assert len({output for (output, _), _ in outcomes}) == 1
+
+
+def test_what_the_address_says_of_a_connection_counts(postgres_url: str) -> None:
+    """Beside what the service sets itself; libpq and psycopg read the rest of the address."""
+    more = "options=-csearch_path%3Dpg_catalog&connect_timeout=3&prepare_threshold=none"
+    engine = open_engine(f"{postgres_url}{'&' if '?' in postgres_url else '?'}{more}")
+    with engine.connect() as connection:
+        shown = [
+            connection.execute(text(f"SHOW {name}")).scalar_one() for name in ("search_path", "lock_timeout")
+        ]
+        driver = connection.connection.driver_connection
+        assert driver is not None
+        assert driver.prepare_threshold is None
+    assert shown == ["pg_catalog", "15s"]
+    engine.dispose()
+    with pytest.raises(DatabaseError, match="a number or none"):
+        open_engine("postgresql://127.0.0.1/x?prepare_threshold=often")
+
+
+def test_who_migrates_waits_longer_than_for_other_locks(postgres_url: str) -> None:
+    """Another process may restore a large backup meanwhile."""
+    impatient = f"{postgres_url}{'&' if '?' in postgres_url else '?'}options=-clock_timeout%3D50"
+    engine = open_engine(postgres_url)
+    with ThreadPoolExecutor(1) as pool:
+        with migrating(engine):
+            waiting = pool.submit(upgrade, impatient)
+            assert not wait([waiting], timeout=0.3).done
+        assert waiting.result(timeout=30)
+    engine.dispose()
 
 
 def test_sqlite_is_migrated_when_it_is_opened(tmp_path: Path) -> None:

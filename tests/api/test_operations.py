@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,12 +10,13 @@ import pytest
 from sqlalchemy import text
 from starlette.testclient import TestClient
 
-from api.operations.readiness import MIN_FREE_BYTES
+from api.errors import DatabaseError
+from api.operations.readiness import MIN_FREE_BYTES, Readiness
 from api.service import Service
 from api.settings import Settings
 from api.storage.database import open_database, upgrade
 from profiles import library
-from tests.api.conftest import Clock, connect
+from tests.api.conftest import TINY, Clock, connect
 
 
 def test_health_needs_nothing(client: TestClient) -> None:
@@ -55,7 +57,7 @@ def test_a_service_whose_disk_is_nearly_full_is_not_ready_until_there_is_room(
 ) -> None:
     """The numbers are told, and nobody has to start anything again."""
     url = f"sqlite:///{small_disk}/chimera.db"
-    service = Service(Settings(database_url=url), open_database(url), clock)
+    service = Service(Settings(database_url=url, work_in="threads"), open_database(url), clock)
     client = connect(service)
     assert client.get("/readyz").status_code == 200
     filler = small_disk / "filler"
@@ -88,7 +90,9 @@ def test_a_service_whose_file_was_replaced_or_removed_is_not_ready(
 def test_a_database_that_cannot_be_written_is_told_until_it_can(postgres_url: str, clock: Clock) -> None:
     """As on a standby: reading alone would find nothing wrong."""
     upgrade(postgres_url)
-    service = Service(Settings(database_url=postgres_url), open_database(postgres_url), clock)
+    service = Service(
+        Settings(database_url=postgres_url, work_in="threads"), open_database(postgres_url), clock
+    )
     client = connect(service)
     for setting, status in (("on", 503), ("off", 200)):
         with service.database.engine.begin() as connection:
@@ -101,6 +105,34 @@ def test_a_database_that_cannot_be_written_is_told_until_it_can(postgres_url: st
         assert answer.status_code == status
         if status == 503:
             assert "read-only transaction. Next: look at the server" in answer.json()["detail"]
+    service.database.close()
+
+
+def test_a_server_that_became_a_standby_is_left(postgres_url: str, clock: Clock) -> None:
+    """Writing is unavailable, no defect, and the next request finds the primary by a new connection."""
+    upgrade(postgres_url)
+    database = open_database(postgres_url, pool_size=1)
+    service = Service(Settings(database_url=postgres_url, work_in="threads"), database, clock)
+    client = connect(service)
+    with database.engine.connect() as connection:
+        connection.execute(text("SET default_transaction_read_only = on"))
+        connection.commit()
+    assert client.post("/v1/studies", json=TINY).status_code == 503
+    assert client.post("/v1/studies", json=TINY).status_code == 201
+    database.close()
+
+
+def test_a_clock_that_is_apart_from_the_databases_is_told(postgres_url: str, sqlite_service: Service) -> None:
+    """Leases are given by one process and judged by another; a file is on one host anyway."""
+    upgrade(postgres_url)
+    service = Service(Settings(database_url=postgres_url), open_database(postgres_url))
+    for apart_s, way in ((60.0, "ahead of"), (-60.0, "behind")):
+        with pytest.raises(
+            DatabaseError, match=rf"clock of this host is (59|60)\.\d s {way} that of the database"
+        ):
+            Readiness(service, wall_clock=lambda apart_s=apart_s: time.time() + apart_s)()
+    assert Readiness(service, wall_clock=lambda: time.time() + 3)()
+    assert Readiness(sqlite_service, wall_clock=lambda: 0.0)()
     service.database.close()
 
 

@@ -190,10 +190,10 @@ def test_an_unknown_address_is_not_found(sqlite_client: TestClient, path: str) -
     ("method", "path", "allowed"),
     [
         ("PUT", "/v1/plans", "POST"),
-        ("OPTIONS", "/v1/studies", "GET, POST"),
-        ("PATCH", "/v1/studies/nothing", "DELETE, GET"),
+        ("OPTIONS", "/v1/studies", "GET, HEAD, POST"),
+        ("PATCH", "/v1/studies/nothing", "DELETE, GET, HEAD"),
         ("GET", "/v1/jobs/claim", "POST"),
-        ("POST", "/studies/nothing", "GET"),
+        ("POST", "/studies/nothing", "GET, HEAD"),
     ],
 )
 def test_a_method_that_an_address_does_not_take_is_refused(
@@ -209,6 +209,14 @@ def test_a_method_that_an_address_does_not_take_is_refused(
 def test_bad_query_parameters_are_named(sqlite_client: TestClient, query: str) -> None:
     """422 that names the parameter."""
     assert query.partition("=")[0] in check(sqlite_client.get(f"/v1/studies?{query}"), status=422)
+
+
+@pytest.mark.parametrize(
+    "address", ["/v1/studies?name=%00", "/v1/studies/%00", "/?name=a%00b", "/models/%00/history"]
+)
+def test_nul_in_an_address_is_named(client: TestClient, address: str) -> None:
+    """422 on each database: one would take it for the end of a text, and find everything."""
+    assert "NUL" in check(client.get(address), status=422)
 
 
 def test_numbers_that_no_database_holds_are_named(client: TestClient) -> None:

@@ -38,6 +38,8 @@ def test_without_settings_studies_are_kept_in_the_users_data_folder(
         ("CHIMERA_PORT", "70000"),
         ("CHIMERA_DATABASE_URL", "mysql://host/name"),
         ("CHIMERA_DATABASE_URL", "chimera.db"),
+        ("CHIMERA_DATABASE_URL", "postgresql://user:pass@word@host/name"),
+        ("CHIMERA_DATABASE_URL", "postgresql://user:password@host:pass/name"),
         ("CHIMERA_PUBLIC_URL", "tuner.example.org"),
         ("CHIMERA_ROOT_PATH", "tuner/"),
         ("CHIMERA_MAX_BODY_BYTES", "1e400"),
@@ -46,8 +48,17 @@ def test_without_settings_studies_are_kept_in_the_users_data_folder(
 )
 def test_a_wrong_setting_is_named(name: str, value: str) -> None:
     """The message starts with the variable to correct."""
-    with pytest.raises(SettingsError, match=f"^{name}: "):
+    with pytest.raises(SettingsError, match=f"^{name}: ") as told:
         Settings.from_environment({name: value})
+    assert "word@host" not in str(told.value)
+
+
+def test_the_end_of_a_line_of_windows_is_no_part_of_a_setting() -> None:
+    """Files of variables have them."""
+    settings = Settings.from_environment(
+        {"CHIMERA_DATABASE_URL": "sqlite:///a.db\r", "CHIMERA_HOST": " \r\n"}
+    )
+    assert (settings.database_url, settings.host) == ("sqlite:///a.db", "127.0.0.1")
 
 
 def test_every_setting_is_documented_with_its_meaning_and_default() -> None:

@@ -122,6 +122,7 @@ def test_studies_are_filtered(client: TestClient, submit: Submit) -> None:
             "name=%25n",
             "status=done",
             "status=failed",
+            "name=Än",
         )
     }
     assert found == {
@@ -131,7 +132,13 @@ def test_studies_are_filtered(client: TestClient, submit: Submit) -> None:
         "name=%25n": [],
         "status=done": [bert["id"], tiny["id"]] if bert["id"] > tiny["id"] else [tiny["id"], bert["id"]],
         "status=failed": [],
+        "name=Än": [],
     }
+    greek = submit(name="Ärger mit Σ")
+    for name in ("Ärger", "mit Σ"):
+        assert [each["id"] for each in client.get("/v1/studies", params={"name": name}).json()["items"]] == [
+            greek["id"]
+        ]
     assert client.get("/v1/studies?status=sleeping").status_code == 422
 
 

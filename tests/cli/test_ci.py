@@ -129,7 +129,8 @@ def test_a_revision_is_the_baseline_on_this_machine(chimera: Shell, folder: Path
     assert "block, attention heads: 4 became 8" in {change["message"] for change in model["changes"]}
     assert sorted(path.name for path in folder.iterdir()) == [".git", "chimera.toml", "config.json"]
     for wrong in ("nowhere", "--help"):
-        assert chimera("ci", f"--against={wrong}").code == 2
+        told = chimera("ci", f"--against={wrong}")
+        assert (told.code, "fetch-depth: 0" in told.err) == (2, wrong == "nowhere")
 
 
 def test_another_question_is_not_comparable(chimera: Shell, folder: Path) -> None:

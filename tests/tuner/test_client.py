@@ -16,8 +16,9 @@ from tuner.client_errors import (
     UnreachableError,
     VersionError,
 )
+from tuner.connection import is_direct
 from tuner.errors import RequestError
-from tuner.messages import Done, Job, JobKind, WorkerInventory
+from tuner.messages import Done, Failed, Job, JobKind, WorkerInventory
 
 JOB = Job(
     id="0" * 26, kind=JobKind.TRIAL, attempt=1, max_attempts=3, token="0" * 32, lease_s=8, heartbeat_s=1,
@@ -195,6 +196,71 @@ def test_what_is_not_this_service_is_told(script: Script, client: ServiceClient,
     script.answers = [answer]
     with pytest.raises(UnreachableError, match=script.url):
         client.heartbeat(JOB)
+
+
+def test_a_redirect_names_where_to_go(script: Script, client: ServiceClient) -> None:
+    """It is not followed: a key is for the address that somebody chose."""
+    script.answers = [(301, {"Location": "https://user:word@elsewhere.example/x"}, b"")]
+    with pytest.raises(UnreachableError, match=r"points to https://elsewhere\.example/x: set CHIMERA_URL"):
+        client.heartbeat(JOB)
+
+
+def test_what_cannot_be_stored_is_replaced_in_an_outcome(script: Script, client: ServiceClient) -> None:
+    """A job that printed what is no text is told of all the same."""
+    script.answers = [(200, {}, {"status": "failed"})]
+    client.finish(JOB, Failed(message="a\0b", evidence={"log": ["caf\udce9", "\0"]}))
+    assert script.asked[0][2]["outcome"]["message"] == "a?b"
+    assert script.asked[0][2]["outcome"]["evidence"] == {"log": ["caf?", "?"]}
+
+
+def test_a_password_in_the_address_is_not_told(script: Script, time: Time) -> None:
+    """And none can be sent beside a key."""
+    address = script.url.replace("//", "//user:word@")
+    script.answers = [problem(500, "defect"), (200, {}, b"<html>")]
+    with ServiceClient(address, pace=time.pace()) as client:
+        for _ in range(2):
+            with pytest.raises(UnreachableError, match=script.url) as told:
+                client.heartbeat(JOB)
+            assert "word" not in str(told.value)
+    with pytest.raises(RequestError, match="in place of the key"):
+        ServiceClient(address, key="secret")
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{"ALL_PROXY": "socks5://127.0.0.1:1"}, {"NO_PROXY": "fe80::/64"}, {"SSL_CERT_FILE": "/nothing"}],
+)
+def test_an_environment_that_cannot_be_used_is_told(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless nothing of it is needed: a host that NO_PROXY names is gone to directly."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(RequestError, match="of the environment cannot be used"):
+        ServiceClient("http://10.0.0.7:8000")
+    if "ALL_PROXY" in environment:
+        monkeypatch.setenv("NO_PROXY", "localhost,10.0.0.0/8")
+        ServiceClient("http://10.0.0.7:8000").close()
+
+
+@pytest.mark.parametrize(
+    ("host", "exceptions", "direct"),
+    [
+        ("tuner.example.org", ".example.org", True),
+        ("tuner.example.org", "example.org, x", True),
+        ("tuner.example.org", "*", True),
+        ("tuner.example.org", "*.EXAMPLE.org", True),
+        ("badexample.org", "example.org", False),
+        ("10.1.2.3", "10.0.0.0/8", True),
+        ("10.1.2.3", "10.1.2.30", False),
+        ("::1", "[::1]", True),
+        ("tuner", "", False),
+        ("tuner", ",.,", False),
+    ],
+)
+def test_no_proxy_is_read_as_other_programs_read_it(host: str, exceptions: str, direct: bool) -> None:
+    """Hosts, domains and networks."""
+    assert is_direct(host, exceptions) is direct
 
 
 def test_lists_are_read_page_by_page(script: Script, client: ServiceClient) -> None:

@@ -204,6 +204,10 @@ def test_reports_hold_whatever_a_message_holds() -> None:
     table = [line for line in markdown(answer).splitlines() if line.startswith("|")]
     assert len(table) == 7
     assert all(line.replace("\\|", "").count("|") == 6 for line in table)
+    long = markdown(answer.model_copy(update={"models": models * 1_000}))
+    assert 55_000 < len(long) < 65_536
+    assert long.startswith(markdown(answer)[:40])
+    assert "too long for a comment" in long
 
 
 def test_the_manifest_of_the_documentation_is_one() -> None:

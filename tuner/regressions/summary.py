@@ -12,11 +12,20 @@ _SIGNS = {
     "not_measurable": "⚠️ not measurable",
 }
 _MOST_CHANGES = 20
+_MOST_LETTERS = 60_000
+"""GitHub takes 65,536 for a comment, and drops what is longer as a whole."""
 
 
 def markdown(answer: CiAnswer) -> str:
-    """A section for the summary of a job or a comment."""
-    return "\n".join(_lines(answer)) + "\n"
+    """A section for the summary of a job or a comment; without its end where it is too long for one."""
+    kept, left = [], _MOST_LETTERS
+    for line in _lines(answer):
+        left -= len(line) + 1
+        if left < 0:
+            kept += ["", "The rest is too long for a comment: see the JUnit report, or `chimera ci --json`."]
+            break
+        kept.append(line)
+    return "\n".join(kept) + "\n"
 
 
 def verdict(answer: CiAnswer) -> str:

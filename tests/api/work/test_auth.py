@@ -1,16 +1,22 @@
 """Does every address let in whom it should, and nobody else?"""
 
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import pytest
 from sqlalchemy import select
 from starlette.testclient import TestClient
 
+from api.access import keys
 from api.app import check_bind, create_app
+from api.routes import events
 from api.service import Service
 from api.storage.tables import ApiKey
 from tests.api.conftest import TINY, Clock, connect
+from tests.api.life.pool import MEASURED
 from tests.api.work.factories import add_job, claim_of, client_with, make_key, post_claim
 
 
@@ -61,6 +67,58 @@ def test_with_keys_the_service_may_listen_anywhere(sqlite_service: Service) -> N
     assert client.get("/v1/studies").status_code == 200
     headers = {"Origin": "http://evil.example"}
     assert client.post("/v1/studies", json=TINY, headers=headers).status_code == 403
+
+
+@dataclass
+class Revoking(Clock):
+    """A clock that revokes a key when it is first looked at: what was read before is old by then."""
+
+    revoke: Callable[[], None] = lambda: None
+
+    def __call__(self) -> datetime:
+        """The moment it shows."""
+        revoke, self.revoke = self.revoke, lambda: None
+        revoke()
+        return self.at
+
+
+def test_a_key_that_is_revoked_while_it_is_used_stays_revoked(service: Service) -> None:
+    """The request that was let in notes that it used the key, and nothing else of what it read."""
+    clock = Revoking()
+    identifier, secret = make_key(service, "read")
+
+    def revoke() -> None:
+        with service.database.writing() as session:
+            keys.revoke_key(session, identifier, now=clock.at)
+
+    clock.revoke = revoke
+    running = Service(service.settings, service.database, clock)
+    client = connect(running, headers={"Authorization": f"Bearer {secret}"})
+    assert client.get("/v1/studies").status_code == 200
+    refused = client.get("/v1/studies")
+    assert (refused.status_code, "was revoked" in refused.json()["detail"]) == (401, True)
+
+
+def test_who_follows_a_study_hears_no_more_once_the_key_is_revoked(
+    sqlite_service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stream ends, though the study goes on."""
+    monkeypatch.setattr(events, "CHECKED_EVERY_S", 0.0)
+    submitter, worker = client_with(sqlite_service, "submit"), client_with(sqlite_service, "work")
+    post_claim(worker, claim_of())
+    address = submitter.post("/v1/studies", json=MEASURED).json()["links"]["events"]
+    identifier, secret = make_key(sqlite_service, "read")
+    clock = Revoking()
+    running = Service(sqlite_service.settings, sqlite_service.database, clock)
+    reader = connect(running, headers={"Authorization": f"Bearer {secret}"})
+    assert reader.get("/v1/studies").status_code == 200
+
+    def revoke() -> None:
+        with sqlite_service.database.writing() as session:
+            keys.revoke_key(session, identifier, now=clock.at)
+
+    clock.revoke = revoke
+    assert "event: status" in reader.get(address).text
 
 
 @pytest.mark.parametrize("verb", ["cancel", "delete"])

@@ -113,7 +113,7 @@ def test_the_batch_script_starts_all_processes_once(shell: str, tmp_path: Path) 
     )
     first, second = done.stdout.splitlines()
     assert "--nnodes 2 --nproc-per-node 8" in first
-    assert "--rdzv-id 7 --rdzv-endpoint node-a:29500" in first
+    assert "--rdzv-id 7 --rdzv-endpoint node-a:29517" in first
     assert second == first.replace("--nproc-per-node 8", "--nproc-per-node 4")
     assert first.endswith("--width 3 --depth 4 --micro-batch-size 4 --micro-batches 4 --stage-layers 4,4,4,4 "
                           "--precision bfloat16 --device cuda --recompute layer --steps a b")  # fmt: skip
