@@ -74,6 +74,9 @@ def serve(
             access_log=False,
             timeout_graceful_shutdown=math.ceil(settings.shutdown_seconds),
         )
+        # Who hears where to call may also ask to stop from then on: as ever a clean end.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, _leave)
         # Whoever started the process reads this line from a pipe, and reads it now.
         print(_address(listener, as_json), flush=True)
         let_go = app.state.service.bell.close
@@ -129,9 +132,7 @@ def _run(
     let_go: Callable[[], None],
     beside: WorkerBeside | None,
 ) -> int:
-    # uvicorn finishes what is in flight, for some time, then raises the signal again: for us a clean end.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _leave)
+    # uvicorn finishes what is in flight, for some time, then raises the signal again, which `serve` awaits.
     stop = server.handle_exit
     asked: list[int] = []
 

@@ -102,6 +102,14 @@ def test_streams_and_waits_end_and_requests_are_answered_when_the_service_is_tol
     assert key not in result.err
 
 
+def test_told_to_stop_as_soon_as_it_says_where_it_listens_it_ends_well(tmp_path: Path) -> None:
+    """Who started it knows that it can be asked from then on."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with served(tmp_path) as (process, _):
+            process.send_signal(number)
+            assert process.wait(timeout=60) == 0
+
+
 def test_who_never_ends_asking_does_not_keep_the_service(tmp_path: Path) -> None:
     """After the bound the request is cut off, and the end is clean."""
     with served(tmp_path, CHIMERA_SHUTDOWN_SECONDS="1") as (process, url), half_a_request(url) as half:
