@@ -30,8 +30,8 @@ def test_the_page_of_a_study_follows_it(
             assert job
             worker.finish(job, Done(result=result_of(job.model_dump(mode="json"))))
 
-        # A proxy answers in place of a service that starts anew; no browser asks again after that by itself.
-        page.route("**/events", lambda route: route.fulfill(status=502, body="Bad Gateway"), times=1)
+        # As where a proxy answers in place of a service that starts anew: no browser asks again by itself.
+        page.route("**/events", lambda route: route.fulfill(status=204), times=1)
         page.goto(site.url, wait_until="networkidle")
         page.select_option("#preset", MEASURED["model"])
         page.select_option("#cluster", MEASURED["cluster"])
