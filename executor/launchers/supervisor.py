@@ -78,8 +78,10 @@ class Supervisor:
             "TMPDIR": str(self._scratch),
             "CHIMERA_RUN_LOGS": str(self._logs),
             "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "2",
+            # Whatever interface a cluster's settings name: it need not exist here.
+            "GLOO_SOCKET_IFNAME": "lo",
         }
-        defaults = {"GLOO_SOCKET_IFNAME": "lo"}
+        defaults: dict[str, str] = {}
         if self._launch.device == "cpu" and self._launch.threads is not None:
             defaults["OMP_NUM_THREADS"] = str(self._launch.threads)
         return defaults | dict(os.environ) | own

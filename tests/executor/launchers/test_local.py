@@ -31,8 +31,15 @@ def failure_of(outcome: Outcome) -> Failure:
     return outcome.failure
 
 
-def test_ranks_return_their_results_in_order(remains: Remains) -> None:
-    """Numbers that went round a ring of three four times have moved on by one; a thread for each rank."""
+def test_ranks_return_their_results_in_order(remains: Remains, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers that went round a ring of three four times have moved on by one; a thread for each rank.
+
+    Whatever a cluster's settings say of ranks, addresses and interfaces.
+    """
+    surroundings = {"RANK": "3", "WORLD_SIZE": "8", "MASTER_ADDR": "nowhere.invalid", "MASTER_PORT": "1",
+                    "GLOO_SOCKET_IFNAME": "missing9"}  # fmt: skip
+    for name, value in surroundings.items():
+        monkeypatch.setenv(name, value)
     outcome = launch("ring", ranks=3, spec={"rounds": 4})
     assert (outcome.status, outcome.failure) == (Status.OK, None)
     assert [result["value"] for result in outcome.results] == [2.0, 0.0, 1.0]
