@@ -5,16 +5,17 @@ inputs, and then its forward is run a second time before the backward.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import GradientEdge, get_gradient_edge, saved_tensors_hooks
+from torch.autograd.graph import GradientEdge, saved_tensors_hooks
 from torch.func import functional_call
 
 from executor.errors import ModelError
 from executor.models.loss import Loss
 from executor.stages.buffers import ChangingBuffers
+from executor.stages.edges import edge_of, run_backward
 from executor.stages.seeding import seed_layer
 from executor.stages.split_backward import SplitBackward
 from executor.stages.versions import Version, Weights
@@ -149,7 +150,7 @@ class SegmentPass:
         self.recompute()
         roots, arrived = self._paired(gradients)
         if roots:
-            torch.autograd.backward(roots, arrived)
+            run_backward(roots, arrived)
         leaves = self._let_go()
         self.recomputed = False
         return [None if leaf is None else _gradient(leaf, leaf.grad) for leaf in leaves]
@@ -187,7 +188,7 @@ class SegmentPass:
             with saving:
                 outputs = self._segment.run(leaves, self._draw, buffers=buffers)
         self._leaves = [leaf if leaf.requires_grad else None for leaf in leaves]
-        self._roots = [_edge(value) if value.requires_grad else None for value in outputs]
+        self._roots = [edge_of(value) if value.requires_grad else None for value in outputs]
         return outputs
 
     def _paired(self, gradients: Gradients) -> tuple[list[GradientEdge], list[Tensor]]:
@@ -209,14 +210,6 @@ def _fresh(values: Tensors) -> Tensors:
     return tuple(
         value.detach().requires_grad_() if value.requires_grad else value.detach() for value in values
     )
-
-
-def _edge(value: Tensor) -> GradientEdge:
-    """Where the gradient of a value goes into its graph; the value itself is not held."""
-    node = value.grad_fn
-    if node is None or isinstance(cast("object", node), torch._C._FunctionBase):
-        return get_gradient_edge(value)  # which has more to do for leaves, and for nodes written in Python
-    return GradientEdge(node, value.output_nr)
 
 
 def _gradient(leaf: Tensor, gradient: Tensor | None) -> Tensor:
