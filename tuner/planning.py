@@ -13,12 +13,13 @@ from tuner.corrected_ranking import correct_ranking
 from tuner.error_bars import ErrorBars
 from tuner.evaluation import Evaluator
 from tuner.exports.frameworks import FRAMEWORKS
+from tuner.families.left_out import left_out
 from tuner.inputs import Library, PlanInputs
 from tuner.plan import Candidate, Chosen, ClusterNote, ModelNote, Plan, ProvenanceNote
 from tuner.posing import pose
 from tuner.ranking import MOST_OVER, Ranked, Ranking
 from tuner.remedy import smallest_change
-from tuner.request import PlanRequest
+from tuner.request import InlineModel, PlanRequest
 from tuner.search import Search
 from tuner.trials import Trial, measured
 from tuner.why import Explanation
@@ -205,7 +206,7 @@ def _provenance(
 ) -> ProvenanceNote:
     sizes = found.fitting[0].evaluated.micro_batch_sizes[[found.fitting[0].index]] if found.fitting else None
     sources = evaluator.layers.sources(sizes)
-    notes = [*sources.notes, *assumed(inputs.request)]
+    notes = [*sources.notes, *assumed(inputs.request), *_left_out(inputs)]
     if inputs.cluster.node.accelerator != inputs.accelerator.name:
         notes.append(
             f"links and software of {inputs.cluster.name} were given for {inputs.cluster.node.accelerator}, "
@@ -234,4 +235,15 @@ def _provenance(
         | ({} if profile is None else {"profile": profile.fingerprint()})
         | ({} if calibration is None else {"calibration": calibration.fingerprint()}),
         notes=tuple(notes),
+    )
+
+
+def _left_out(inputs: PlanInputs) -> list[str]:
+    """What the model's own config.json says beyond what was planned."""
+    model, description = inputs.request.model, inputs.description
+    config = model.config if isinstance(model, InlineModel) else None
+    if config is None:
+        return []
+    return list(
+        left_out(config, sequence_length=description.sequence_length, precision=description.precision)
     )

@@ -1,0 +1,32 @@
+"""Does a plan say what of a config.json it does not go by?"""
+
+from typing import Any
+
+import pytest
+
+from profiles import library
+from tests.tuner.test_estimate import LLAMA_7B
+from tuner.planning import answer
+from tuner.request import read_request
+
+WHOLE = LLAMA_7B | {"architectures": ["LlamaForCausalLM"], "max_position_embeddings": 4096}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, []),
+        ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, ["all weights in bfloat16"]),
+        ({"architectures": ["LlamaForSequenceClassification"]}, ["LlamaForSequenceClassification"]),
+        ({"max_position_embeddings": 1024}, ["2,048 tokens is longer than the 1,024 positions"]),
+        ({"max_position_embeddings": 1024, "rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, []),
+        ({"architectures": "nonsense", "max_position_embeddings": "4k", "quantization_config": None}, []),
+    ],
+)
+def test_what_a_plan_does_not_go_by_is_said(changes: dict[str, Any], said: list[str]) -> None:
+    """Quantized weights, another head, longer sequences than positions; of a plain one there is no note."""
+    asked = {"model": {"config": WHOLE | changes}, "sequence_length": 2048, "cluster": "dgx-h100",
+             "devices": 8, "mini_batch_size": 64, "schedules": ["dapple"], "depth": 2}  # fmt: skip
+    notes = answer(read_request(asked), library).provenance.notes
+    assert len(notes) == len(said)
+    assert all(words in note for words, note in zip(said, notes, strict=True))

@@ -1,0 +1,35 @@
+"""What does a config.json say that no plan goes by? A sentence each: nothing is left out in silence."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_HEADS = ("ForCausalLM", "LMHeadModel", "ForPreTraining", "ForMaskedLM", "DoubleHeadsModel")
+_STRETCHED = ("rope_scaling", "rope_parameters")
+_MOST_QUOTED = 60
+
+
+def left_out(config: Mapping[str, Any], *, sequence_length: int, precision: str) -> Iterator[str]:
+    """Quantized weights, another head than the one over the vocabulary, and positions that run out."""
+    if config.get("quantization_config"):
+        yield (
+            "the config.json is of quantized weights (quantization_config): what is planned is training of "
+            f"all weights in {precision}"
+        )
+    architecture = _first_word(config.get("architectures"))
+    if architecture is not None and not architecture.endswith(_HEADS):
+        yield (
+            f"the config.json is of a {architecture[:_MOST_QUOTED]!r}: what is planned has a head over the "
+            "vocabulary and its loss"
+        )
+    most = config.get("max_position_embeddings")
+    stretched = any(config.get(name) for name in _STRETCHED)
+    if isinstance(most, int) and not stretched and 0 < most < sequence_length:
+        yield (
+            f"a sequence of {sequence_length:,} tokens is longer than the {most:,} positions that the "
+            "config.json is made for (max_position_embeddings)"
+        )
+
+
+def _first_word(value: Any) -> str | None:
+    first = value[0] if isinstance(value, list) and value else None
+    return first if isinstance(first, str) else None
