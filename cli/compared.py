@@ -17,7 +17,7 @@ def describe_comparison(found: Comparison) -> Iterator[str]:
     yield f"{found.plan.model.name} on {found.devices:,} x {cluster.accelerator} ({cluster.name}){kept}"
     yield ""
     if found.now is None:
-        yield f"  now       does not fit by the model: {found.now_reason}"
+        yield f"  now       cannot run by the model: {found.now_reason}"
     else:
         yield f"  now       {_told(found.now)}"
     best = found.plan.chosen
@@ -43,7 +43,7 @@ def _told(candidate: Candidate) -> str:
 
 def _gain(found: Comparison) -> str:
     if found.predicted_gain is None:
-        return "There is no gain to tell where one of them does not fit."
+        return "There is no gain to tell where one of them cannot run."
     if found.predicted_gain < _SAME:
         told = "What is run now is the best that Megatron-LM can do"
     else:
