@@ -54,6 +54,12 @@ class PeakMemory(Part):
     max: Annotated[float, Field(gt=0)]
     min: Annotated[float, Field(gt=0)] | None = None
 
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.min is not None and self.min > self.max:
+            raise ValueError(f"min {self.min:g} exceeds max {self.max:g}: are they the other way round?")
+        return self
+
 
 class Measurement(Part):
     """One run and its result."""

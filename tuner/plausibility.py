@@ -1,4 +1,4 @@
-"""Can the times of a profile be true? What no device does is told, and not corrected."""
+"""Can times that were measured be true? What no device does is told, and not corrected."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -16,6 +16,19 @@ SHORTEST_WORK_S = 1e-5
 """Work below which little more than a launch is timed."""
 FALL = 0.9
 """A time at a larger micro-batch below this share of the one before is more than noise."""
+
+FURTHEST = 100.0
+"""Between an iteration and its prediction: units are 1,000 or so many tokens apart, models less."""
+
+
+def iteration_doubt(what: str, *, measured_s: float, predicted_s: float) -> str | None:
+    """A sentence about an iteration that cannot be in the unit that it says; None where it may be."""
+    if 1 / FURTHEST < measured_s / predicted_s < FURTHEST:
+        return None
+    return (
+        f"{what} is said to take {measured_s:,.3g} s an iteration, where {predicted_s:,.3g} s are predicted: "
+        "is it in seconds, or its rate in samples and not tokens a second?"
+    )
 
 
 def doubts(layer: Layer, timings: TypeTimings, *, peak_flops: float) -> Iterator[str]:

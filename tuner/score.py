@@ -15,6 +15,7 @@ from tuner.display import score_html
 from tuner.inputs import Library
 from tuner.memory_score import ScoredMemory, score_memory_of
 from tuner.observation import Observation, observe
+from tuner.plausibility import iteration_doubt
 from tuner.regret import Choice, choices, exact_best, mean_regret
 from tuner.replay import model_name
 
@@ -106,7 +107,7 @@ class Score(ErrorSummary):
     """How often the pick is the best."""
     skipped: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    """What is doubtful in the profiles that were given, and what was estimated or extrapolated in them."""
+    """What is doubtful in measurements and in given profiles, and what these estimated or extrapolated."""
 
     def to_json(self) -> str:
         """Canonical text."""
@@ -140,6 +141,10 @@ def score(
     picked = choices(
         [(each.measurement, each.measured_s, _seconds(row)) for each, row in pairs if _has_flush(each)]
     )
+    doubts = (
+        iteration_doubt(row.model, measured_s=each.measured_s, predicted_s=_seconds(row))
+        for each, row in pairs
+    )
     memory = score_memory_of(measured, library, capacity_bytes=capacity_bytes, profiles=profiles)
     return Score(
         **_summary(flushed).model_dump(),
@@ -162,7 +167,7 @@ def score(
         mean_regret=mean_regret(picked),
         exact_best=exact_best(picked),
         skipped=tuple(skipped),
-        notes=_notes(observations, {profile.description.name for profile in profiles}),
+        notes=(*filter(None, doubts), *_notes(observations, {each.description.name for each in profiles})),
     )
 
 

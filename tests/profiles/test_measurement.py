@@ -53,6 +53,12 @@ def test_a_run_that_ended_well_has_a_result() -> None:
     assert len(read(throughput_samples_per_s=None, peak_memory_bytes=[10**9, 10**9]).measurements) == 1
 
 
+def test_the_emptiest_rank_is_not_the_fullest() -> None:
+    """Memory figures that were exchanged are told."""
+    with pytest.raises(MalformedDocumentError, match="min 70 exceeds max 30"):
+        read(peak_memory_gb={"max": 30, "min": 70})
+
+
 def test_the_place_of_a_bad_row_is_told() -> None:
     """Among many rows the one at fault is named."""
     rows = [measurement(), measurement(devices=-1)]

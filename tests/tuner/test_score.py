@@ -47,6 +47,13 @@ def test_a_throughput_is_scored_as_a_throughput() -> None:
     assert (1 + timed.error) * (1 + rated.error) == pytest.approx(1.0)
 
 
+def test_milliseconds_under_the_name_of_seconds_are_doubted() -> None:
+    """The row is scored as it stands, and a note asks for its unit."""
+    (note,) = score(faster(plain({"micro_batch_size": 4}), 1e-3), library).notes
+    assert "is it in seconds" in note
+    assert score(faster(plain({"micro_batch_size": 4}), 50.0), library).notes == ()
+
+
 def test_only_the_schedules_that_are_named_are_scored() -> None:
     """And those without a flush stand apart."""
     document = plain({"schedule": "gpipe"}, {"schedule": "dapple"}, {"schedule": "pipedream_2bw"})
