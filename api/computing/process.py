@@ -17,7 +17,7 @@ from threading import Thread
 
 from api.computing import wire
 
-NICER = 5
+NICER = 3
 """Who reads comes before who plans, where both want a processor."""
 _FIRST_TO_GO = 500
 """Where memory runs out the kernel should end this process rather than the service."""
