@@ -2,14 +2,13 @@
 
 import statistics
 import time
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from executor.compression.compressor import Compressor
-from executor.compression.feedback import Unit
 from executor.compression.wire import Wire
 from executor.measuring.link_rounds import timed, values_of
 from executor.measuring.links import COLLECTIVES, Operation
@@ -37,63 +36,64 @@ class _Done:
         """Nothing to wait for."""
 
 
-class Meeting(Silent):
-    """Carries nothing; where a rank would wait for a collective all meet, and what came before is timed."""
+class Meeting(Wire):
+    """Carries when it is waited for, by all ranks together, and times what they do between."""
 
     def __init__(self) -> None:
         super().__init__()
         self.parts_s: list[float] = []
         self._since_s = 0.0
+        self._carrier = Wire()
 
     def begin(self) -> None:
         """Meet, and start the clock."""
         dist.barrier()
         self._since_s = time.perf_counter()
 
-    def all_reduce(self, tensor: Tensor, process_group: dist.ProcessGroup) -> Any:
-        """What is waited for is this."""
-        super().all_reduce(tensor, process_group)
-        return self
-
-    def all_gather(self, whole: Tensor, own: Tensor, process_group: dist.ProcessGroup) -> Any:
-        """What is waited for is this."""
-        super().all_gather(whole, own, process_group)
-        return self
-
-    def wait(self) -> None:
+    def end(self) -> None:
         """A part has ended."""
         self.parts_s.append(time.perf_counter() - self._since_s)
-        self.begin()
+
+    def all_reduce(self, tensor: Tensor, process_group: dist.ProcessGroup) -> Any:
+        """Later."""
+        return _Later(self, lambda: self._carrier.all_reduce(tensor, process_group))
+
+    def all_gather(self, whole: Tensor, own: Tensor, process_group: dist.ProcessGroup) -> Any:
+        """Later."""
+        return _Later(self, lambda: self._carrier.all_gather(whole, own, process_group))
 
 
-class Compressing(NamedTuple):
-    """What is measured."""
+class _Later:
+    def __init__(self, meeting: Meeting, carry: Callable[[], Any]) -> None:
+        self._meeting, self._carry = meeting, carry
 
-    how: str
-    elements: int
-    steps: int
+    def wait(self) -> None:
+        """What has been done until now is one part, what follows the next."""
+        self._meeting.end()
+        self._carry().wait()
+        self._meeting.begin()
 
 
-def compress(rank: int, world_size: int, what: Compressing) -> list[list[float]]:
-    """Of every step the seconds before, between and after the collectives of so many gradients."""
-    how, elements, steps = what
-    if how == "none":
-        return [[0.0]] * steps
-    wire, taken = Meeting(), []
-    compressor = Compressor(read_compression(how), wire=wire)
-    gradient = torch.randn(elements, generator=torch.Generator().manual_seed(rank))
-    group = dist.group.WORLD
-    for _ in range(steps if group is not None else 0):
-        unit = Unit((0, 0), 0, gradient.clone(), rank, world_size)
-        wire.parts_s = []
-        wire.begin()
-        pending = compressor.start(unit, group, length=elements, scale=1.0)  # type: ignore[arg-type]
-        compressor.proceed()
-        pending.wait()
-        compressor.settle(stepped=True)
-        wire.wait()
-        taken.append(wire.parts_s)
-    return taken
+class Watched(Compressor):
+    """Times a compression where it is done, in an iteration with one buffer."""
+
+    def __init__(self, how: str) -> None:
+        self._meeting = Meeting()
+        super().__init__(read_compression(how), wire=self._meeting)
+        self.steps_s: list[list[float]] = []
+        """Of every step the seconds before, between and after its collectives."""
+
+    def start(self, *what: Any, **more: Any) -> Any:
+        """The first part begins."""
+        self._meeting.parts_s = []
+        self._meeting.begin()
+        return super().start(*what, **more)
+
+    def settle(self, *, stepped: bool) -> None:
+        """The last part ends."""
+        super().settle(stepped=stepped)
+        self._meeting.end()
+        self.steps_s.append(self._meeting.parts_s)
 
 
 def wake(_rank: int, world_size: int, operation: Operation) -> float:
