@@ -152,14 +152,18 @@ def _bytes(capacity_gb: float | None) -> float | None:
 
 def _named(schedules: str | None) -> list[str] | None:
     """The schedules; raises InputError for one that does not exist."""
-    from tuner.schedule_names import SCHEDULES
+    from tuner.schedule_names import SCHEDULES, called_here
 
     if schedules is None:
         return None
     names = [name.strip() for name in schedules.split(",") if name.strip()]
     unknown = [name for name in names if name not in SCHEDULES]
     if unknown or not names:
-        told = f"unknown schedule {unknown[0][:60]!r}" if unknown else "no schedule is named"
+        told = (
+            f"unknown schedule {unknown[0][:60]!r}{called_here(unknown[0])}"
+            if unknown
+            else "no schedule is named"
+        )
         raise InputError(f"{told}; choose from {', '.join(SCHEDULES)}")
     return names
 

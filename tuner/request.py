@@ -19,7 +19,7 @@ from profiles.cluster import ClusterProfile
 from profiles.document import Attention, Precision, describe_faults
 from tuner.compression import read_compressions
 from tuner.errors import RequestError, UnsupportedOptionError
-from tuner.schedule_names import SCHEDULES
+from tuner.schedule_names import SCHEDULES, called_here
 
 MAX_DEVICES = 10_000_000
 MAX_MINI_BATCH = 100_000_000
@@ -41,7 +41,9 @@ def _names(value: Any) -> Any:
 def _known_schedules(names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if name not in SCHEDULES:
-            raise ValueError(f"unknown schedule {name[:60]!r}; choose from {', '.join(SCHEDULES)}")
+            raise ValueError(
+                f"unknown schedule {name[:60]!r}{called_here(name)}; choose from {', '.join(SCHEDULES)}"
+            )
     if not names:
         raise ValueError(f"name at least one schedule of {', '.join(SCHEDULES)}")
     return tuple(dict.fromkeys(names))

@@ -78,6 +78,7 @@ def test_the_page_is_one_file_that_asks_for_nothing(chimera: Shell, document: Pa
     [
         (["no-such-file.json"], "cannot read"),
         (["chimera-sc21", "--schedules", "fastest"], "unknown schedule 'fastest'"),
+        (["chimera-sc21", "--schedules", "1F1B"], "1F1B is dapple here"),
         (["chimera-sc21", "--save-calibration", "x.json"], "needs --calibrate-on"),
         (["chimera-sc21", "--calibrate-on", "chimera-sc21", "--calibration", "x.json"], "give one of them"),
     ],

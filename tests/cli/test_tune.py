@@ -95,6 +95,7 @@ def check_choice(told: dict[str, Any]) -> None:
         (("--rank-order", "data_major"), "--rank-order pipe_major alone"),
         (("--attention", "eager"), "--attention flash"),
         (("--schedules", "none"), "unknown schedule 'none'"),
+        (("--schedules", "1f1b"), "1f1b is dapple here"),
         (("--devices", "65"), "devices 65 exceed the 64 of cluster local-cpu"),
         (("--trials", "0"), "0 is not in the range"),
         (("-o", "/nowhere/kept.json"), "there is no folder '/nowhere'"),

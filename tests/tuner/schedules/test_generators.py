@@ -93,6 +93,7 @@ def test_an_iteration_is_repeated_or_runs_on(scheme: str) -> None:
 
 ILLEGAL = [
     ({"scheme": "gpipes"}, "there is no schedule gpipes"),
+    ({"scheme": "ZBV"}, r"ZBV \(ZBV is zb_v here\)"),
     ({"scheme": "gpipe", "depth": 0}, "depth must be at least 1"),
     ({"scheme": "gpipe", "micro_batches": 0}, "micro_batches must be at least 1"),
     ({"scheme": "gpipe", "iterations": 0}, "iterations must be at least 1"),

@@ -4,7 +4,7 @@ from importlib import import_module
 
 from tuner.configuration import Configuration, Scaling
 from tuner.errors import ScheduleError
-from tuner.schedule_names import SCHEDULES
+from tuner.schedule_names import SCHEDULES, called_here
 from tuner.schedules.generators.recipe import Ranks, Recipe, StageTimes, Variant
 from tuner.schedules.program import Op, Program, Step
 
@@ -75,7 +75,9 @@ def program_of(
 def find_recipe(scheme: str) -> Recipe:
     """The recipe of that name; raises ScheduleError."""
     if scheme not in RECIPES:
-        raise ScheduleError(f"there is no schedule {scheme}: choose from {', '.join(RECIPES)}")
+        raise ScheduleError(
+            f"there is no schedule {scheme}{called_here(scheme)}: choose from {', '.join(RECIPES)}"
+        )
     return RECIPES[scheme]
 
 
