@@ -14,6 +14,7 @@ from api.access.sessions import COOKIE, csrf_token, find_session, is_token_of
 from api.service import Service, ServiceDependency
 from api.storage.tables import ApiKey
 from api.web import request_record
+from api.web.cookies import read_cookie
 from api.web.problems import ForbiddenProblem, UnauthorizedProblem
 from api.web.visit import current_visit
 
@@ -82,7 +83,7 @@ def _in_header(header: str, service: Service) -> ApiKey:
 
 def _in_session(request: Request, service: Service) -> ApiKey | None:
     """The key that the browser once showed; None without a session, and once it has ended."""
-    secret = request.cookies.get(COOKIE)
+    secret = read_cookie(request, name=COOKIE)
     if not secret:
         return None
     with service.database.reading() as session:
@@ -94,7 +95,7 @@ def _in_session(request: Request, service: Service) -> ApiKey | None:
 def _require_own_page(request: Request) -> None:
     """Raise ForbiddenProblem where a session would change something, and no page of it asks."""
     token = request.headers.get(CSRF_HEADER, "")
-    if request.method not in SAFE_METHODS and not is_token_of(request.cookies[COOKIE], token):
+    if request.method not in SAFE_METHODS and not is_token_of(read_cookie(request, name=COOKIE), token):
         raise ForbiddenProblem(
             f"a browser that is signed in changes something only with the {CSRF_HEADER} of its own page: "
             "reload the page; programs send their key as `Authorization: Bearer KEY` and no cookie"

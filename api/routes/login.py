@@ -12,7 +12,7 @@ from api.access.auth import CSRF_HEADER, why_a_key_is_needed
 from api.access.keys import find_key
 from api.access.sessions import COOKIE, begin_session, csrf_token, end_session, find_session, is_token_of
 from api.service import BaseDependency, Service, ServiceDependency
-from api.web.cookies import drop_cookie, set_cookie
+from api.web.cookies import drop_cookie, read_cookie, set_cookie
 from api.web.forms import read_form
 from api.web.pages import page
 from api.web.problems import ForbiddenProblem
@@ -36,7 +36,7 @@ def show_login(
     *, request: Request, service: ServiceDependency, base: BaseDependency, following: Next = ""
 ) -> Response:
     """The form that takes a key; who is signed in goes on."""
-    secret = request.cookies.get(COOKIE, "")
+    secret = read_cookie(request, name=COOKIE)
     with service.database.reading() as session:
         is_signed_in = find_session(session, secret, now=service.clock()) is not None
     if is_signed_in:
@@ -53,7 +53,7 @@ def log_in(*, request: Request, form: Form, service: ServiceDependency, base: Ba
         trouble = "This form was too old. Please try again."
         return _form(request, service, base, following=following, status=403, trouble=trouble)
     service.rates.charge("attempts to sign in", per_minute=TRIES_PER_MINUTE, burst=TRIES_AT_ONCE)
-    cookie = _trade(service, form.get("key", "").strip(), before=request.cookies.get(COOKIE, ""))
+    cookie = _trade(service, form.get("key", "").strip(), before=read_cookie(request, name=COOKIE))
     if cookie is None:
         trouble = "This key is not known here, or it was revoked."
         return _form(request, service, base, following=following, status=401, trouble=trouble)
@@ -67,7 +67,7 @@ def log_in(*, request: Request, form: Form, service: ServiceDependency, base: Ba
 @router.post("/logout")
 def log_out(*, request: Request, form: Form, service: ServiceDependency, base: BaseDependency) -> Response:
     """End the session of this browser, asked by its own page."""
-    visit, secret = current_visit(), request.cookies.get(COOKIE, "")
+    visit, secret = current_visit(), read_cookie(request, name=COOKIE)
     visit.action = "log_out"
     with service.database.reading() as session:
         key = find_session(session, secret, now=service.clock())
@@ -115,7 +115,7 @@ def _form(
     status: int = 200,
     trouble: str = "",
 ) -> Response:
-    cookie = request.cookies.get(FORM_COOKIE) or secrets.token_urlsafe(32)
+    cookie = read_cookie(request, name=FORM_COOKIE) or secrets.token_urlsafe(32)
     answer = page(
         "login.html",
         base=base,
@@ -134,7 +134,7 @@ def _is_own_form(request: Request, form: dict[str, str]) -> bool:
     """Whether the form came from here; a program, which no page can make send anything, needs none."""
     if "origin" not in request.headers and "sec-fetch-site" not in request.headers:
         return True
-    cookie = request.cookies.get(FORM_COOKIE, "")
+    cookie = read_cookie(request, name=FORM_COOKIE)
     return bool(cookie) and is_token_of(cookie, form.get("csrf", ""))
 
 

@@ -41,6 +41,7 @@ def read_submission(value: Any) -> Submission:
 def _check_name(name: Any) -> str | None:
     if name is None:
         return None
-    if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME or not name.isprintable():
-        raise InvalidProblem(f"name: must be one line of 1 to {LONGEST_NAME} characters")
+    # What is blank could not be clicked.
+    if not (isinstance(name, str) and len(name) <= LONGEST_NAME and name.isprintable() and name.strip()):
+        raise InvalidProblem(f"name: must be one line of 1 to {LONGEST_NAME} characters, not all blank")
     return name

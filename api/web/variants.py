@@ -6,6 +6,8 @@ Codings that a client names because it does not take them (`gzip;q=0`) are dropp
 
 import re
 from collections.abc import Container
+from contextlib import suppress
+from urllib.parse import unquote, urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -27,6 +29,7 @@ class Variants:
             await self.app(scope, receive, send)
             return
         meant = dict(scope)
+        _drop_host(meant)
         self._drop_base(meant)
         _drop_slash(meant)
         _drop_refused(meant)
@@ -64,6 +67,15 @@ class _WithoutBody:
         self._over = True
         await self._send(message)
         await self._send({"type": "http.response.body", "body": b""})
+
+
+def _drop_host(scope: Scope) -> None:
+    """Some clients and proxies ask for a whole address, which any server has to understand."""
+    raw = scope.get("raw_path") or b""
+    if raw[:8].lower().startswith((b"http://", b"https://")):
+        with suppress(ValueError):
+            path = urlsplit(raw.decode("ascii")).path or "/"
+            scope["path"] = base_of(scope) + unquote(path)
 
 
 def _drop_slash(scope: Scope) -> None:

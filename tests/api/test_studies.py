@@ -168,7 +168,7 @@ def test_a_deleted_study_is_gone(client: TestClient, submit: Submit) -> None:
     assert client.post(f"/v1/studies/{study['id']}/cancel").status_code == 404
 
 
-@pytest.mark.parametrize("name", ["", "x" * 201, "two\nlines", 7, ["a"]])
+@pytest.mark.parametrize("name", ["", " ", "\u3000", "x" * 201, "two\nlines", 7, ["a"]])
 def test_a_name_is_one_line(client: TestClient, name: object) -> None:
     """Anything else is refused before the search."""
     refused = client.post("/v1/studies", json=TINY | {"name": name})

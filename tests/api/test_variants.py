@@ -1,5 +1,7 @@
 """Is what means the same answered the same?"""
 
+from typing import Any
+
 import pytest
 from starlette.testclient import TestClient
 
@@ -76,6 +78,19 @@ def test_a_coding_that_is_refused_is_not_used(sqlite_client: TestClient, asked: 
         )
         packed = sqlite_client.get(address, headers={"Accept-Encoding": "br;q=0, gzip;q=0.5"})
         assert packed.headers["content-encoding"] == "gzip"
+
+
+def test_a_whole_address_is_understood(sqlite_service: Service) -> None:
+    """Any server has to, and some clients of proxies ask so; it names no other host than the header does."""
+    app = create_app(service=sqlite_service)
+
+    async def asked_whole(scope: Any, receive: Any, send: Any) -> None:
+        whole = f"http://127.0.0.1{scope['path']}"
+        await app(scope | {"path": whole, "raw_path": whole.encode()}, receive, send)
+
+    client = TestClient(asked_whole, base_url=ORIGIN)
+    assert client.get("/healthz").json() == {"status": "ok"}
+    assert client.get("/nothing").status_code == 404
 
 
 def test_a_compressed_body_is_refused_as_such(sqlite_service: Service) -> None:

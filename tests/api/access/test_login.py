@@ -50,6 +50,19 @@ def test_the_cookie_is_for_this_service_alone(sqlite_service: Service) -> None:
     assert "Secure" in Browser(behind, base="http://tuner.example.org").sign_in(key).headers["set-cookie"]
 
 
+def test_services_on_two_ports_of_a_host_keep_their_sessions_apart(sqlite_service: Service) -> None:
+    """A browser sends the cookies of a host to both, as to the ends of two tunnels."""
+    _, key = make_key(sqlite_service, "read")
+    both = [Browser(sqlite_service, base=f"http://127.0.0.1:{port}") for port in (8000, 8001)]
+    names = [each.sign_in(key).headers["set-cookie"].partition("=")[0] for each in both]
+    assert names == [f"{COOKIE}_8000", f"{COOKIE}_8001"]
+    for browser, other in (both, both[::-1]):
+        browser.client.cookies.update(other.client.cookies)
+        assert browser.client.get("/").status_code == 200
+        made = browser.client.post("/logout", data={"csrf": browser.token()})
+        assert (made.status_code, browser.client.get("/").status_code) == (303, 303)
+
+
 def test_a_session_ends_with_its_time_its_key_and_the_next_one(service: Service, clock: Clock) -> None:
     """A cookie that was copied before is worth nothing then; what has ended is forgotten."""
     identifier, key = make_key(service, "read")
