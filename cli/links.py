@@ -120,6 +120,23 @@ def _document(
         raise UnavailableError(f"the times make no link: {error}") from None
 
 
+def _beside(link: Link) -> list[str]:
+    """What communication and computation of one process do to each other, if that was measured."""
+    from cli.quantities import percent, seconds
+
+    overlap = link.overlap
+    if overlap is None:
+        return []
+    p2p, collective = overlap.p2p, overlap.collective
+    return [
+        f"While a collective runs, computation takes {percent(overlap.slow_down)} longer (spread "
+        f"{percent(overlap.slow_down_spread)}); beside computation a collective has "
+        f"{seconds(collective.latency_s)} and {collective.bandwidth_bytes_per_s / 1e9:.2f} GB/s, a message "
+        f"{seconds(p2p.latency_s)} and {p2p.bandwidth_bytes_per_s / 1e9:.2f} GB/s, and each end of a message "
+        f"{seconds(overlap.occupancy_s)} of computation."
+    ]
+
+
 def _table(document: ClusterProfile) -> list[str]:
     from cli.quantities import percent, seconds, table
 
@@ -142,5 +159,6 @@ def _table(document: ClusterProfile) -> list[str]:
     return [
         document.description,
         *table(header, rows),
+        *_beside(document.link),
         "Next: write the cluster with -o cluster.json, then chimera plan --cluster cluster.json ...",
     ]

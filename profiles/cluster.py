@@ -64,6 +64,23 @@ class LinkFit(Part):
     points: Annotated[tuple[FitPoint, ...], FIRST_FAULT, Field(min_length=2, max_length=1_000)]
 
 
+class Overlap(Part):
+    """What communication over a link takes while its ranks compute, and what computation loses to it."""
+
+    slow_down: Annotated[float, Field(ge=0, le=100)]
+    """While a collective runs, the computation of its ranks takes 1 + slow_down times as long."""
+    slow_down_spread: Annotated[float, Field(ge=0, le=1_000)]
+    """Interquartile range of what was measured of it."""
+    collective: Transfer
+    """As `Link.collective`, while its ranks compute."""
+    p2p: Transfer
+    """As `Link.p2p`, of a message that leaves when its sender has computed."""
+    occupancy_s: Seconds
+    """By how much sending a message, or receiving one, lengthens the computation of that rank."""
+    repeats: PositiveCount
+    """Rounds behind each of these."""
+
+
 class Link(Part):
     """A link between two devices, as point-to-point messages and as collectives see it."""
 
@@ -74,6 +91,8 @@ class Link(Part):
     source: Annotated[str, Field(min_length=1, max_length=2_000)]
     fits: Annotated[tuple[LinkFit, ...], FIRST_FAULT, Field(max_length=100)] | None = None
     """What `chimera links` measured; None for links that are known in another way."""
+    overlap: Overlap | None = None
+    """None where communication and computation do not slow each other down, or nobody has measured it."""
 
 
 class Node(Part):

@@ -1,8 +1,11 @@
 """What does every operation of one configuration cost, given its stages on the cluster of a request?"""
 
+import numpy as np
+
 from tuner.evaluated import Variant
 from tuner.evaluation import Evaluator
 from tuner.operation_costs import OperationCosts
+from tuner.schedules.scheme import Integers
 from tuner.stage_costs import StageCosts
 
 
@@ -12,14 +15,21 @@ def enacted_costs(
     """The costs of `variant` at one of the micro-batch sizes of `stages`."""
     scheme, layout = variant.scheme, variant.layout
     network, synchronization = evaluator.network(layout), evaluator.synchronization
-    latency, per_byte = network.links()
-    copies = len(scheme.placement(layout.depth, variant.pipe_pairs))
-    sync = synchronization.collective_s(stages, network, copies=copies, stopped=not scheme.eager_opt)[index]
-    backward = stages.backward_s[index]
+    overlap = network.overlap
+    beside = network if overlap is None else network.beside_computation
+    latency, per_byte = beside.links()
+    placement = scheme.placement(layout.depth, variant.pipe_pairs)
+    copies, stopped = len(placement), not scheme.eager_opt
+    sync = synchronization.collective_s(stages, network, copies=copies, stopped=stopped)[index]
+    sync_beside = None
+    if overlap:
+        sync_beside = synchronization.collective_s(stages, beside, copies=copies, stopped=stopped)[index]
+    occupied = message_ends(placement[0]) * overlap.occupancy_s if overlap else 0.0
+    backward = stages.backward_s[index] + occupied
     recomputed = stages.recomputed_forward_s[variant.recompute][index]
     update_s = evaluator.costs.stage_update_s(stages, replicas=copies * layout.width)[index]
     return OperationCosts(
-        forward_s=stages.forward_s[index],
+        forward_s=stages.forward_s[index] + occupied,
         backward_s=backward + recomputed,
         weight_gradient_s=stages.weight_backward_s[index],
         split_s=stages.split_s[index],
@@ -27,6 +37,8 @@ def enacted_costs(
         # A rank updates copies·v stages, which share what every iteration takes.
         update_s=update_s + evaluator.costs.overhead_s / (copies * scheme.chunks),
         sync_s=sync,
+        slow_down=overlap.slow_down if overlap else 0.0,
+        sync_beside_s=sync_beside,
         latency_s=latency,
         seconds_per_byte=per_byte,
         message_bytes=stages.cut_bytes[index],
@@ -34,3 +46,12 @@ def enacted_costs(
         compress_s=synchronization.before_s(stages, copies=copies, width=layout.width)[index],
         decompress_s=synchronization.after_s(stages, network, copies=copies)[index],
     )
+
+
+def message_ends(ranks: Integers) -> Integers:
+    """Messages that a forward of each stage sends or receives, or a backward: those over cuts between ranks.
+
+    `ranks` are those of the stages of one pipe [s].
+    """
+    travels = np.concatenate([[False], ranks[1:] != ranks[:-1], [False]])
+    return np.asarray(travels[:-1].astype(np.int64) + travels[1:])

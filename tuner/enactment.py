@@ -67,6 +67,9 @@ def expect(
         replace(
             costs,
             sync_s=np.append(costs.sync_s, np.zeros(len(tied))),
+            sync_beside_s=None
+            if costs.sync_beside_s is None
+            else np.append(costs.sync_beside_s, np.zeros(len(tied))),
             compress_s=np.append(costs.compress_s, np.zeros(len(tied))),
         ),
         stages.counts[0],

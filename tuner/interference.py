@@ -1,9 +1,10 @@
-"""When does every step run if a rank computes slower while collectives run on it?
+"""When does every step run if collectives and the computation of their ranks slow each other down?
 
-Collectives share cores and memory bandwidth with the computation of their ranks, which goes on at
-1/(1 + slow_down) of its speed as long as at least one of them runs there; messages and collectives keep
-theirs. How long a step takes then depends on when others start, so the events of all ranks are taken in the
-order of time. Without a slow-down every time is that of `tuner.simulation`.
+They share cores and memory bandwidth. A rank computes at 1/(1 + slow_down) of its speed as long as at least
+one collective runs there, and a collective goes on at sync_s / sync_beside_s of its speed as long as at least
+one of its ranks computes; messages keep theirs. How long a step takes then depends on when others start, so
+the events of all ranks are taken in the order of time. Without a slow-down every time is that of
+`tuner.simulation`.
 """
 
 from collections import defaultdict, deque
@@ -22,23 +23,42 @@ _FINISH, _ARRIVE, _REDUCED = range(3)
 
 
 def slowed(timeline: Timeline, costs: OperationCosts) -> Timeline:
-    """The timeline of the same program when its collectives slow computation down by `costs.slow_down`."""
+    """The timeline of the same program when collectives and computation slow each other down."""
     return _Run(timeline, costs).timeline()
 
 
 @dataclass
-class _Work:
-    """The step that a rank computes."""
+class _Course:
+    """How far something has come that goes at one of two speeds."""
 
-    event: int = NONE
-    """NONE while it waits."""
+    stretch: float
+    """Time at the lower speed over that at the higher one."""
     left_s: float = 0.0
     """At full speed, at the time `since_s`."""
     since_s: float = 0.0
-    collectives: int = 0
-    """How many run on the rank."""
+    beside: int = 0
+    """How many run that slow it down."""
     forecast: int = 0
     """Which of its forecasts of the end holds: each change of speed makes a new one."""
+
+    def begin(self, length_s: float, now: float) -> None:
+        """It starts, with so much to do at full speed."""
+        self.left_s, self.since_s = length_s, now
+
+    def foresee(self, now: float) -> float:
+        """When it will end, if what runs beside it stays as it is; forecasts before do not hold any more."""
+        self.forecast += 1
+        return now + (self.left_s * self.stretch if self.beside else self.left_s)
+
+    def change(self, change: int, now: float) -> bool:
+        """So many more, or fewer, run beside it; whether that changes its speed."""
+        slow_before, self.beside = self.beside > 0, self.beside + change
+        if slow_before == (self.beside > 0) or self.stretch == 1:
+            return False
+        passed = now - self.since_s
+        self.left_s = max(0.0, self.left_s - (passed / self.stretch if slow_before else passed))
+        self.since_s = now
+        return True
 
 
 class _Run:
@@ -47,7 +67,6 @@ class _Run:
     def __init__(self, timeline: Timeline, costs: OperationCosts) -> None:
         self._compiled = compiled = timeline.compiled
         depth, transfers = compiled.program.depth, compiled.transfers
-        self._stretch = 1 + costs.slow_down
         self._duration = durations(compiled, costs).tolist()
         self._delay, self._occupied = (column.tolist() for column in transfer_times(compiled, costs))
         self._clock = CollectiveClock(compiled, costs.sync_s.tolist(), lanes=costs.lanes)
@@ -71,7 +90,13 @@ class _Run:
         self._arrived = [False] * len(self._delay)
         self._free = [0.0] * depth**2
         self._at, self._last = compiled.begins[:-1], compiled.begins[1:]
-        self._work = [_Work() for _ in range(depth)]
+        self._event = [NONE] * depth
+        """What each rank computes; NONE while it waits."""
+        self._work = [_Course(1 + costs.slow_down) for _ in range(depth)]
+        self._sums = [_Course(stretch) for stretch in self._stretches(costs)]
+        """The collectives."""
+        self._summing: list[list[int]] = [[] for _ in range(depth)]
+        """Those that run on each rank."""
         self._heap: list[tuple[float, int, int, int]] = []
         """(time, what happens, to which rank, message or collective, forecast)."""
 
@@ -85,11 +110,20 @@ class _Run:
             if what == _ARRIVE:
                 self._arrived[subject] = True
                 self._proceed(self._target[subject], now)
-            elif what == _REDUCED:
-                self._end_collective(subject, now)
-            elif self._work[subject].forecast == forecast:
+            elif what == _FINISH and self._work[subject].forecast == forecast:
                 self._finish(subject, now)
+            elif what == _REDUCED and self._sums[subject].forecast == forecast:
+                self._end_collective(subject, now)
         return self._result()
+
+    def _stretches(self, costs: OperationCosts) -> list[float]:
+        """Of each collective: the time beside computation over the time alone."""
+        if costs.sync_beside_s is None:
+            return [1.0] * len(self._clock.length)
+        beside = CollectiveClock(self._compiled, costs.sync_beside_s.tolist(), lanes=costs.lanes).length
+        return [
+            max(1.0, slow_s / s) if s else 1.0 for s, slow_s in zip(self._clock.length, beside, strict=True)
+        ]
 
     def _list_messages(self) -> None:
         for inputs in self._inputs:
@@ -116,17 +150,17 @@ class _Run:
 
     def _proceed(self, rank: int, now: float) -> None:
         """Start the next step of an idle rank if nothing is missing; collectives are started on the way."""
-        work = self._work[rank]
-        while work.event == NONE and self._at[rank] < self._last[rank]:
+        while self._event[rank] == NONE and self._at[rank] < self._last[rank]:
             event = self._at[rank]
             if event in self._clock.instance_of and not self._duration[event]:
                 self._at[rank] += 1
                 self._complete(event, now)
                 self._join(self._clock.instance_of[event], now)
             elif self._is_ready(event):
-                self._start[event], work.event = now, event
-                work.left_s, work.since_s = self._duration[event], now
+                self._start[event], self._event[rank] = now, event
+                self._work[rank].begin(self._duration[event], now)
                 self._foresee(rank, now)
+                self._change_computing(rank, 1, now)
             else:
                 return
 
@@ -137,14 +171,12 @@ class _Run:
         return all(self._clock.end[instance] is not None for instance in self._awaited.get(event, ()))
 
     def _foresee(self, rank: int, now: float) -> None:
-        """When the step of a rank will end, if no collective starts or ends there before."""
         work = self._work[rank]
-        work.forecast += 1
-        takes = work.left_s * self._stretch if work.collectives else work.left_s
-        heappush(self._heap, (now + takes, _FINISH, rank, work.forecast))
+        heappush(self._heap, (work.foresee(now), _FINISH, rank, work.forecast))
 
     def _finish(self, rank: int, now: float) -> None:
-        event, self._work[rank].event = self._work[rank].event, NONE
+        event, self._event[rank] = self._event[rank], NONE
+        self._change_computing(rank, -1, now)
         self._at[rank] += 1
         self._complete(event, now)
         if event in self._clock.instance_of:  # its gradients are compressed
@@ -167,15 +199,24 @@ class _Run:
         if waits or (lanes and any(instance not in self._open[rank][:lanes] for rank in members)):
             return
         self._clock.start[instance] = now
-        heappush(self._heap, (now + self._clock.length[instance], _REDUCED, instance, 0))
+        course = self._sums[instance]
+        course.begin(self._clock.length[instance], now)
+        course.beside = sum(self._event[rank] != NONE for rank in members)
+        self._foresee_collective(instance, now)
         for rank in members:
+            self._summing[rank].append(instance)
             self._change_collectives(rank, 1, now)
+
+    def _foresee_collective(self, instance: int, now: float) -> None:
+        course = self._sums[instance]
+        heappush(self._heap, (course.foresee(now), _REDUCED, instance, course.forecast))
 
     def _end_collective(self, instance: int, now: float) -> None:
         self._clock.end[instance] = now
         members = self._clock.ranks[instance]
         for rank in members:
             self._open[rank].remove(instance)
+            self._summing[rank].remove(instance)
             self._change_collectives(rank, -1, now)
         for rank in members:
             for following in self._open[rank][: self._lanes or 0]:
@@ -183,16 +224,15 @@ class _Run:
             self._proceed(rank, now)
 
     def _change_collectives(self, rank: int, change: int, now: float) -> None:
-        """Account for what the rank has done so far, and let it go on at its new speed."""
-        work = self._work[rank]
-        slow_before, slow = work.collectives > 0, work.collectives + change > 0
-        work.collectives += change
-        if work.event == NONE or slow == slow_before or self._stretch == 1:
-            return
-        passed = now - work.since_s
-        work.left_s = max(0.0, work.left_s - (passed / self._stretch if slow_before else passed))
-        work.since_s = now
-        self._foresee(rank, now)
+        """One more, or one fewer, runs on the rank."""
+        if self._work[rank].change(change, now) and self._event[rank] != NONE:
+            self._foresee(rank, now)
+
+    def _change_computing(self, rank: int, change: int, now: float) -> None:
+        """The rank begins to compute, or ends."""
+        for instance in self._summing[rank]:
+            if self._sums[instance].change(change, now):
+                self._foresee_collective(instance, now)
 
     def _result(self) -> Timeline:
         start, done = np.array(self._start), np.array(self._done)

@@ -1,12 +1,12 @@
 """How long do messages and collectives take, inside a node and between nodes?"""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd, log2
 from typing import Literal
 
 import numpy as np
 
-from profiles.cluster import ClusterProfile, Link, Transfer
+from profiles.cluster import ClusterProfile, Link, Overlap, Transfer
 from tuner.schedules.scheme import Floats, Integers
 
 
@@ -131,6 +131,20 @@ class Network:
         return factor + (log2(replicas) * (software.stopped_collective_factor or 0.0) if stopped else 0.0)
 
     @property
+    def overlap(self) -> Overlap | None:
+        """What was measured of communication beside computation, on the slowest link in use."""
+        inside = self.width * self.depth <= self._node_devices
+        return self._inside.overlap if inside else self.cluster.link.overlap
+
+    @property
+    def beside_computation(self) -> "Network":
+        """The links as ranks see them that compute meanwhile, where that was measured."""
+        node = self.cluster.node
+        inner = None if node.link is None else _overlapped(node.link)
+        changes = {"node": node.model_copy(update={"link": inner}), "link": _overlapped(self.cluster.link)}
+        return replace(self, cluster=self.cluster.model_copy(update=changes))
+
+    @property
     def _inside(self) -> Link:
         """The link within a node; where none is given, that between nodes."""
         return self.cluster.node.link or self.cluster.link
@@ -155,6 +169,25 @@ class Network:
             return max(1, min(self.width, self._node_devices))
         groups = self._node_devices // self.depth
         return groups * copies if groups else 1
+
+
+def overlap_notes(cluster: ClusterProfile) -> list[str]:
+    """What simulated times know of communication beside computation, in a sentence where it was measured."""
+    overlap = cluster.link.overlap
+    if overlap is None:
+        return []
+    note = (
+        f"computation is taken to run {overlap.slow_down:.0%} slower while collectives run on its rank, and "
+        f"{overlap.occupancy_s * 1e6:,.0f} µs longer for each message that it sends or receives, as measured"
+    )
+    return [note]
+
+
+def _overlapped(link: Link) -> Link:
+    overlap = link.overlap
+    if overlap is None:
+        return link
+    return link.model_copy(update={"p2p": overlap.p2p, "collective": overlap.collective})
 
 
 def _gather_s(link: Transfer, message_bytes: Floats, replicas: int, *, share: int = 1) -> Floats:

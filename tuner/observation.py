@@ -15,10 +15,11 @@ from tuner.evaluation import Evaluator
 from tuner.inputs import Library
 from tuner.layers import LayerCosts
 from tuner.operation_costs import OperationCosts
-from tuner.rehearsal import Rehearsal
+from tuner.rehearsal import Rehearsal, period
 from tuner.replay import UNPREDICTABLE, model_name, replay
 from tuner.schedules.scheme import Floats
 from tuner.simulation import simulate
+from tuner.timeline import Timeline
 
 _OF_LAYERS = frozenset({"compute_factor", "traffic_factor", "launch_floor_s"})
 """Coefficients that change the times of layers."""
@@ -84,7 +85,7 @@ class Predictor:
         """The iteration simulated at these coefficients, with its derivatives."""
         costs = self._costs(coefficients)
         program = self._rehearsal.program(self._evaluated.configuration(self._index), costs)
-        timeline = simulate(program, costs)
+        timeline = simulate(program, costs.without_interference)
         if self.synchronous:
             chains = [(1.0, critical_costs(timeline, last_event(timeline)))]
         else:
@@ -98,7 +99,16 @@ class Predictor:
             for position, step in enumerate(steps)
         ]
         exact = [slope if abs(slope) > _ROUNDING * abs(value_s) else 0.0 for slope in gradient]
-        return Line(coefficients, value_s, np.array(exact))
+        return Line(coefficients, value_s + self._interference_s(costs, timeline), np.array(exact))
+
+    def _interference_s(self, costs: OperationCosts, undisturbed: Timeline) -> float:
+        """What collectives and computation add by slowing each other down; taken to stay near by."""
+        if not costs.interferes:
+            return 0.0
+        slowed = simulate(undisturbed.compiled.program, costs)
+        if self.synchronous:
+            return slowed.makespan_s - undisturbed.makespan_s
+        return period(slowed) - period(undisturbed)
 
     @staticmethod
     def _step(coefficients: Floats, position: int) -> float:

@@ -3,7 +3,7 @@
 What is given by stage or cut is [s], or [p, s] where the pipes of a program differ.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,8 @@ class OperationCosts:
     """Collectives of one rank that run at once; None for any number."""
     slow_down: float = 0.0
     """While a collective runs on a rank, its computation takes 1 + slow_down times as long."""
+    sync_beside_s: Floats | None = None
+    """As `sync_s`, while a rank of the collective computes; None for the same."""
     compress_s: Floats | float = 0.0
     """Of each parameter group, on its rank before its collective."""
     decompress_s: Floats | float = 0.0
@@ -49,6 +51,16 @@ class OperationCosts:
     def input_gradient_s(self) -> Floats:
         """What I takes."""
         return self.backward_s - self.weight_gradient_s + self.split_s
+
+    @property
+    def interferes(self) -> bool:
+        """Whether collectives and computation slow each other down."""
+        return self.slow_down > 0 or self.sync_beside_s is not None
+
+    @property
+    def without_interference(self) -> "OperationCosts":
+        """The same where collectives and computation do not slow each other down."""
+        return replace(self, slow_down=0.0, sync_beside_s=None)
 
     @classmethod
     def uniform(

@@ -15,6 +15,7 @@ from tuner.evaluation import Evaluator
 from tuner.exports.frameworks import FRAMEWORKS
 from tuner.families.left_out import left_out
 from tuner.inputs import Library, PlanInputs
+from tuner.network import overlap_notes
 from tuner.plan import Candidate, Chosen, ClusterNote, ModelNote, Plan, ProvenanceNote
 from tuner.posing import pose
 from tuner.ranking import MOST_OVER, Ranked, Ranking
@@ -206,7 +207,7 @@ def _provenance(
 ) -> ProvenanceNote:
     sizes = found.fitting[0].evaluated.micro_batch_sizes[[found.fitting[0].index]] if found.fitting else None
     sources = evaluator.layers.sources(sizes)
-    notes = [*sources.notes, *assumed(inputs.request), *_left_out(inputs)]
+    notes = [*sources.notes, *assumed(inputs.request), *_left_out(inputs), *overlap_notes(inputs.cluster)]
     if inputs.cluster.node.accelerator != inputs.accelerator.name:
         notes.append(
             f"links and software of {inputs.cluster.name} were given for {inputs.cluster.node.accelerator}, "

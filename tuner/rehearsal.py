@@ -46,7 +46,7 @@ class Rehearsal:
         """The iteration of one configuration by part; of an asynchronous schedule, one period."""
         timeline = self.timeline(evaluated, index)
         program = timeline.compiled.program
-        total = timeline.makespan_s if program.synchronous else _period(timeline)
+        total = timeline.makespan_s if program.synchronous else period(timeline)
         path = timeline.critical_path()
         compute = min(total, float(timeline.busy_s().max()) / program.iterations)
         all_reduce = min(total - compute, path.collectives_s)
@@ -60,7 +60,9 @@ class Rehearsal:
             return whole
         costs = self.costs(evaluated, index)
         program = self.program(evaluated.configuration(index), costs)
-        alone = replace(costs, sync_s=np.zeros_like(costs.sync_s), compress_s=0.0, decompress_s=0.0)
+        alone = replace(
+            costs.without_interference, sync_s=np.zeros_like(costs.sync_s), compress_s=0.0, decompress_s=0.0
+        )
         silent = replace(alone, latency_s=0 * alone.latency_s, message_bytes=0 * alone.message_bytes)
         without_sync = simulate(program, alone).makespan_s
         without_messages = simulate(program, silent)
@@ -97,6 +99,15 @@ def iterations_of(schedule: str) -> int:
     return 1 if find_recipe(schedule).synchronous else _ITERATIONS
 
 
+def period(timeline: Timeline) -> float:
+    """Time between the ends of the last two iterations."""
+    columns = timeline.compiled.program.columns
+    iteration = columns.iteration[timeline.compiled.first]
+    last = int(iteration.max())
+    ends = [float(timeline.end_s[iteration == number].max()) for number in (last - 1, last)]
+    return ends[1] - ends[0]
+
+
 def _program(configuration: Configuration, times: StageTimes | None = None) -> Program:
     return program_of(configuration, iterations=iterations_of(configuration.schedule), times=times)
 
@@ -109,12 +120,3 @@ def _stage_times(costs: OperationCosts) -> StageTimes:
         weight_gradient=costs.weight_gradient_s.tolist(),
         hop=float(costs.latency_s.max() + (costs.message_bytes.max() * costs.seconds_per_byte).max()),
     )
-
-
-def _period(timeline: Timeline) -> float:
-    """Time between the ends of the last two iterations."""
-    columns = timeline.compiled.program.columns
-    iteration = columns.iteration[timeline.compiled.first]
-    last = int(iteration.max())
-    ends = [float(timeline.end_s[iteration == number].max()) for number in (last - 1, last)]
-    return ends[1] - ends[0]

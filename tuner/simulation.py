@@ -29,7 +29,7 @@ def simulate(program: Program, costs: OperationCosts) -> Timeline:
     """The timeline of a lowered program; raises DeadlockError if its steps wait for each other."""
     compiled = compile_program(program)
     timeline = _Run(compiled, costs).timeline()
-    return slowed(timeline, costs) if costs.slow_down else timeline
+    return slowed(timeline, costs) if costs.interferes else timeline
 
 
 class _Run:

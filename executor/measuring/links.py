@@ -9,7 +9,7 @@ import os
 import platform
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -23,6 +23,14 @@ from executor.launchers.outcome import Status
 from executor.launchers.rank_process import Rank
 from executor.launchers.watchdog import Limits
 from executor.measuring.link_rounds import PingPong, all_gather, all_reduce, reduce_scatter, timed, values_of
+from executor.measuring.overlaps import (
+    Overlapped,
+    Where,
+    measure_collectives,
+    measure_messages,
+    read_overlap,
+)
+from executor.transport.loop_threads import let_computation_go_first
 from executor.trials.load import LoadMonitor
 
 BODY = "executor.measuring.links:run"
@@ -30,7 +38,6 @@ DEFAULT_SIZES = (4_096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_21
 COLLECTIVES = {"all_reduce": all_reduce, "all_gather": all_gather, "reduce_scatter": reduce_scatter}
 
 Operation = Literal["p2p", "all_reduce", "all_gather", "reduce_scatter"]
-Where = Literal["inside", "between"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,7 @@ class MeasuredLinks:
     processes: int
     undisturbed: float | None
     """Share of the timings; None where the load was not watched."""
+    overlaps: tuple[Overlapped, ...] = ()
 
 
 def is_joined() -> bool:
@@ -97,8 +105,9 @@ def measure_links(plan: LinkPlan) -> MeasuredLinks | None:
         reason = outcome.failure.message if outcome.failure else "no reason is known"
         raise TrialError(f"the links could not be measured: {outcome.status}, {reason}")
     found = _read(outcome.results[0], plan.processes)
-    kept = monitor.judge([timing.span_s for timing in found.timings]).kept
-    return MeasuredLinks(found.timings, found.nodes, found.processes, sum(kept) / len(kept))
+    spans = [timing.span_s for timing in found.timings] + [overlap.span_s for overlap in found.overlaps]
+    kept = monitor.judge(spans).kept
+    return replace(found, undisturbed=sum(kept) / len(kept))
 
 
 def run(spec: Mapping[str, Any], rank: Rank) -> dict[str, Any]:
@@ -128,7 +137,8 @@ def _read(found: Mapping[str, Any], processes: int) -> MeasuredLinks:
         Timing(**{**each, "seconds": tuple(each["seconds"]), "span_s": tuple(each["span_s"])})
         for each in found["timings"]
     )
-    return MeasuredLinks(timings, found["nodes"], processes, None)
+    overlaps = tuple(map(read_overlap, found["overlaps"]))
+    return MeasuredLinks(timings, found["nodes"], processes, None, overlaps)
 
 
 def _measure(plan: LinkPlan) -> dict[str, Any]:
@@ -139,16 +149,21 @@ def _measure(plan: LinkPlan) -> dict[str, Any]:
         "between": [ranks[0] for ranks in nodes.values()],
     }
     timings: list[Timing] = []
+    overlaps: list[Overlapped] = []
     for where, ranks in members.items():
         if len(ranks) < 2:
             continue
         pair, everyone = dist.new_group(ranks[:2]), dist.new_group(ranks)
+        let_computation_go_first()
         if dist.get_rank() in ranks[:2]:
             timings += _messages(plan, where, group=pair)
+            overlaps += measure_messages(plan.sizes_bytes, where, group=pair, budget_s=plan.budget_s)
         if dist.get_rank() in ranks:
             timings += _collectives(plan, where, group=everyone)
+            overlaps += measure_collectives(plan.sizes_bytes, where, group=everyone, budget_s=plan.budget_s)
         dist.barrier()
-    return {"timings": [asdict(timing) for timing in timings], "nodes": len(nodes)}
+    told: dict[str, Sequence[Any]] = {"timings": timings, "overlaps": overlaps}
+    return {name: [asdict(one) for one in found] for name, found in told.items()} | {"nodes": len(nodes)}
 
 
 def _nodes() -> dict[str, list[int]]:

@@ -12,6 +12,7 @@ import torch
 
 from executor.measuring.environment import accelerator_of, describe_environment
 from executor.measuring.links import MeasuredLinks, Timing
+from executor.measuring.measured_overlap import overlap_of
 from profiles import library
 from profiles.cluster import ClusterProfile, FitPoint, Link, LinkFit, Node, Transfer, formula_factors
 from tuner.link_fit import fit_line
@@ -62,12 +63,14 @@ def _link(measured: MeasuredLinks, where: str) -> Link:
     timings = [timing for timing in measured.timings if timing.where == where]
     fits = tuple(_fit(list(of)) for _, of in groupby(timings, key=lambda timing: timing.operation))
     by_operation = {fit.operation: fit for fit in fits}
+    overlaps = [each for each in measured.overlaps if each.where == where]
     return Link(
         p2p=by_operation["p2p"].transfer,
         collective=by_operation["all_reduce"].transfer,
         provenance="measured",
         source=_source(measured, where, fits),
         fits=fits,
+        overlap=overlap_of(overlaps, by_operation) if overlaps else None,
     )
 
 

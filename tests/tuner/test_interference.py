@@ -88,6 +88,23 @@ def always_slow(costs: OperationCosts, slow_down: float) -> OperationCosts:
 @EACH_SCHEME
 @LAWS
 @given(data=st.data())
+def test_collectives_that_computation_slows_take_longer(scheme: str, data: st.DataObject) -> None:
+    """No event comes earlier than without, and none later than with collectives that always take so long."""
+    program, costs = data.draw(questions(scheme))
+    costs = replace(costs, slow_down=0.3)
+    plain = simulate(program, costs)
+    assert (simulate(program, replace(costs, sync_beside_s=costs.sync_s)).end_s == plain.end_s).all()
+    for factor in (1.5, 4.0):
+        slower = simulate(program, replace(costs, sync_beside_s=factor * costs.sync_s))
+        always = simulate(program, always_slow(replace(costs, sync_s=factor * costs.sync_s), 0.3))
+        undisturbed = simulate(program, costs.without_interference)
+        assert (slower.end_s >= undisturbed.end_s - 1e-9).all()
+        assert (slower.end_s <= always.end_s + 1e-9).all()
+
+
+@EACH_SCHEME
+@LAWS
+@given(data=st.data())
 def test_a_step_is_slow_just_as_long_as_a_collective_runs_beside_it(scheme: str, data: st.DataObject) -> None:
     """Length = work + overlap·σ/(1 + σ), for every step of every rank."""
     program, costs = data.draw(questions(scheme))
@@ -131,6 +148,19 @@ def test_a_backward_beside_a_collective_by_hand(slow_down: float, sync_s: float,
     assert timeline.makespan_s == max(end, 4.0 + sync_s)
 
 
+@pytest.mark.parametrize(("sync_s", "end"), [(1.0, 6.0), (1.5, 6.5), (3.0, 8.0)])
+def test_a_collective_beside_a_backward_by_hand(sync_s: float, end: float) -> None:
+    """The collective of stage 1 goes at half its speed from 4 to 6, while stage 0 computes."""
+    kinds = [(Kind.F, 0), (Kind.F, 1), (Kind.B, 1), (Kind.B, 0)]
+    steps = [(Op(kind, 0, stage, 0),) for kind, stage in kinds]
+    program = Program("by hand", 1, 1, np.array([[0, 0]]), [steps], chunks=2)
+    program = lower(program, Lowering(Synchronization("eager")))
+    costs = OperationCosts.uniform(program, forward_s=2.0, backward_s=4.0)
+    groups = np.array([0.0, sync_s])
+    timeline = simulate(program, replace(costs, sync_s=groups, sync_beside_s=2 * groups))
+    assert timeline.makespan_s == pytest.approx(end)
+
+
 def test_merged_jobs_slow_each_other_down() -> None:
     """Two jobs of C = 3, M = 1.5: 1.5 of every other computation runs at 2/3, so the period is 7, not 6."""
     ends = []
@@ -148,5 +178,6 @@ def test_a_deadlock_is_still_refused() -> None:
     one, other = (at for at, step in enumerate(ranks[1]) if step[0].kind == Kind.SYNC)
     ranks[1][one], ranks[1][other] = ranks[1][other], ranks[1][one]
     costs = replace(OperationCosts.uniform(program), slow_down=0.5)
+    costs = replace(costs, sync_beside_s=2 * costs.sync_s)
     with pytest.raises(DeadlockError, match="rank 1 at UPDATE"):
         simulate(program.lowered_to(pack(ranks)), costs)

@@ -60,8 +60,10 @@ def merge_costs(programs: Sequence[Program], costs: Sequence[OperationCosts]) ->
         ]
         return np.vstack(rows)
 
-    groups = [own.sync_s[: count_groups(program)] for program, own in zip(programs, costs, strict=True)]
+    counts = [count_groups(program) for program in programs]
+    groups = [own.sync_s[:count] for count, own in zip(counts, costs, strict=True)]
     compress = [np.broadcast_to(own.compress_s, own.sync_s.shape) for own in costs]
+    beside = [own.sync_s if own.sync_beside_s is None else own.sync_beside_s for own in costs]
     return replace(
         costs[0],
         forward_s=stacked("forward_s"),
@@ -72,6 +74,9 @@ def merge_costs(programs: Sequence[Program], costs: Sequence[OperationCosts]) ->
         update_s=stacked("update_s"),
         message_bytes=stacked("message_bytes"),
         sync_s=np.concatenate(groups),
+        sync_beside_s=np.concatenate([own[:count] for count, own in zip(counts, beside, strict=True)])
+        if any(own.sync_beside_s is not None for own in costs)
+        else None,
         compress_s=np.concatenate([own[: len(of)] for own, of in zip(compress, groups, strict=True)]),
         decompress_s=stacked("decompress_s"),
     )
