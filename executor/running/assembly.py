@@ -14,7 +14,7 @@ from executor.compression.wire import Wire
 from executor.errors import ConfigurationError
 from executor.models.loss import Loss
 from executor.running.bucketing import MOST_BYTES, agreed_buckets
-from executor.running.group_channels import control_group, transfer_group
+from executor.running.group_channels import control_group, transfer_group, upward_group
 from executor.running.layout import Layout, RankOrder, cut_layers
 from executor.running.programs import lowered
 from executor.running.sharing import refuse_unsaid
@@ -109,6 +109,8 @@ class Assembly:
         """Of this pipeline group, over gloo: shapes."""
         self.transfers = transfer_group(ranks, own=self.layout.group) if self.backend == "nccl" else None
         """Of this pipeline group, over NCCL: activations and gradients; None for the default group."""
+        self.upward = upward_group(ranks, own=self.layout.group) if self.backend == "gloo" else None
+        """Of this pipeline group, over gloo: what goes to ranks of lower numbers; None for `transfers`."""
         self.groups = ParameterGroups(self.program.placement, ranks=ranks, tied=groups_of(self._tied))
         held = [self._hold(layers, *place) for place in self._places()]
         self.held = tuple(held)

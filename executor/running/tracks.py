@@ -49,6 +49,7 @@ class Tracks:
             device=assembly.device,
             backend=assembly.backend,
             group=assembly.transfers,
+            upward=assembly.upward,
         )
         runtime = Runtime(
             program,

@@ -60,19 +60,26 @@ def make_transport(
     device: torch.device,
     backend: Backend,
     group: dist.ProcessGroup | None = None,
+    upward: dist.ProcessGroup | None = None,
 ) -> Transport:
     """What carries the messages of one rank of a lowered program; group_ranks[r] is global rank of r.
 
-    `group` holds all of them and is the default group unless given. Over NCCL the program must be in a common
-    order, and every rank of the group must call this: it makes the communicator. Raises ConfigurationError.
+    `group` holds all of them and is the default group unless given. So does `upward`, which over gloo carries
+    what goes to ranks of lower numbers in the program; without it, `group` does. Over NCCL the program must
+    be in a common order, and every rank of the group must call this: it makes the communicator. Raises
+    ConfigurationError.
     """
     if len(group_ranks) != program.depth:
         raise ConfigurationError(f"{len(group_ranks)} global ranks for a program of {program.depth} ranks")
     group = dist.group.WORLD if group is None else group
     if group is None:
         raise ConfigurationError("there is no process group: call torch.distributed.init_process_group first")
-    peers = [dist.get_group_rank(group, other) for other in group_ranks]
-    channels = Channels(routes_of(program, rank, peers=peers))
+    if backend == "nccl" or upward is None:
+        upward = group
+    peers, upward_peers = (
+        [dist.get_group_rank(each, other) for other in group_ranks] for each in (group, upward)
+    )
+    channels = Channels(routes_of(program, rank, peers=peers, upward_peers=upward_peers))
     if backend == "nccl":
         if device.type != "cuda":
             raise ConfigurationError(f"NCCL carries tensors of CUDA devices only, not of {device}: use gloo")
@@ -81,7 +88,7 @@ def make_transport(
         dist.all_reduce(torch.zeros(1, device=device), group=group)
         return NcclTransport(channels, group=group, device=device)
     if device.type == "cuda":
-        return StagedGlooTransport(channels, group=group, device=device)
+        return StagedGlooTransport(channels, group=group, upward=upward, device=device)
     if device.type != "cpu":
         raise ConfigurationError(f"gloo carries tensors of CPUs and CUDA devices only, not of {device}")
-    return GlooTransport(channels, group=group)
+    return GlooTransport(channels, group=group, upward=upward)

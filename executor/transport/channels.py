@@ -25,17 +25,20 @@ class Route(NamedTuple):
     """What is known of a message before any shapes are."""
 
     peer: int
-    """The other rank in the process group of the transport."""
+    """The other rank in the process group that carries it."""
     tag: int
     """Of its first tensor."""
     title: str
     """For people."""
+    upward: bool = False
+    """Whether it goes to a rank of a lower number in the program."""
 
 
 class Channel(NamedTuple):
     """A route with what travels on it; an empty tensor does not travel."""
 
     peer: int
+    upward: bool
     title: str
     specs: tuple[Spec, ...]
     parcels: tuple[tuple[int, int], ...]
@@ -98,8 +101,13 @@ class Channels:
         return f"{describe(message)} is not sent or received by this rank: it is local, or of another program"
 
 
-def routes_of(program: Program, rank: int, *, peers: Sequence[int]) -> dict[Key, Route]:
-    """The routes of one rank of a lowered program; peers[r] is program rank r in the process group."""
+def routes_of(
+    program: Program, rank: int, *, peers: Sequence[int], upward_peers: Sequence[int] | None = None
+) -> dict[Key, Route]:
+    """The routes of one rank of a lowered program.
+
+    peers[r] is program rank r in the process group; `upward_peers` in that of what goes upward, if another.
+    """
     numbers = _Numbers.of(program)
     routes: dict[Key, Route] = {}
     for step in program.ranks[rank]:
@@ -113,8 +121,10 @@ def routes_of(program: Program, rank: int, *, peers: Sequence[int]) -> dict[Key,
                 f"{describe(message)}: rank {rank} sends it to itself; what stays there has no SEND or RECV"
             )
         title = f"{describe(message)}, from rank {source} to rank {target}"
-        peer = peers[target if source == rank else source]
-        routes[message[:5]] = Route(peer, numbers.of_message(message) * MAX_TENSORS, title)
+        upward = target < source
+        numbered = upward_peers if upward and upward_peers is not None else peers
+        peer = numbered[target if source == rank else source]
+        routes[message[:5]] = Route(peer, numbers.of_message(message) * MAX_TENSORS, title, upward)
     return routes
 
 
@@ -182,4 +192,4 @@ def _channel(route: Route, specs: tuple[Spec, ...]) -> Channel:
             "stack some of them"
         )
     parcels = tuple((place, route.tag + place) for place, spec in enumerate(specs) if spec.bytes)
-    return Channel(route.peer, route.title, specs, parcels, sum(spec.bytes for spec in specs))
+    return Channel(route.peer, route.upward, route.title, specs, parcels, sum(spec.bytes for spec in specs))

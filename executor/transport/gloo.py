@@ -3,6 +3,11 @@
 Gloo completes a send once its receive is posted, and reads the tensor until then: what is sent is kept until
 it is waited for. Sends and receives are never batched; that buys nothing over gloo and has hung
 (pytorch/PiPPy#1130).
+
+Two groups carry the two directions, so that a connection is used in one. Gloo holds the lock of a connection
+while it writes a payload; what comes in meanwhile has gloo's own thread ask for the lock again and again, if
+it must on the core of the thread that holds it. 1F1B's neighbours send to each other at the same moment: over
+one group gloo's threads take twice the time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,9 +25,12 @@ from tuner.schedules.messages import Message
 class GlooTransport:
     """The messages of one rank, as tensors in host memory."""
 
-    def __init__(self, channels: Channels, *, group: dist.ProcessGroup) -> None:
+    def __init__(
+        self, channels: Channels, *, group: dist.ProcessGroup, upward: dist.ProcessGroup | None = None
+    ) -> None:
+        """`upward` carries what goes to ranks of lower numbers; it is `group` unless given."""
         self._channels = channels
-        self._group = group
+        self._groups = group, upward or group
         self._posted: dict[Message, tuple[Channel, list[Tensor], list[dist.Work]]] = {}
         self._sent: dict[Message, tuple[Channel, list[Tensor], list[dist.Work]]] = {}
 
@@ -82,7 +90,7 @@ class GlooTransport:
     def _post(self, message: Message) -> None:
         channel = self._channels.find(message)
         buffers = [self._buffer(spec) for spec in channel.specs]
-        receive, peer = self._group.recv, channel.peer
+        receive, peer = self._groups[channel.upward].recv, channel.peer
         try:
             works = [receive([buffers[place]], peer, tag) for place, tag in channel.parcels]
         except RuntimeError as error:
@@ -91,7 +99,7 @@ class GlooTransport:
 
     def _send(self, message: Message, channel: Channel, *, tensors: Sequence[Tensor]) -> None:
         kept = [_plain(tensors[place]) for place, _ in channel.parcels]
-        send, peer = self._group.send, channel.peer
+        send, peer = self._groups[channel.upward].send, channel.peer
         try:
             works = [
                 send([tensor], peer, tag) for tensor, (_, tag) in zip(kept, channel.parcels, strict=True)
@@ -124,8 +132,15 @@ class StagedGlooTransport(GlooTransport):
     could keep a peer waiting while this rank waits in a collective.
     """
 
-    def __init__(self, channels: Channels, *, group: dist.ProcessGroup, device: torch.device) -> None:
-        super().__init__(channels, group=group)
+    def __init__(
+        self,
+        channels: Channels,
+        *,
+        group: dist.ProcessGroup,
+        upward: dist.ProcessGroup | None = None,
+        device: torch.device,
+    ) -> None:
+        super().__init__(channels, group=group, upward=upward)
         self._device = device
 
     def _buffer(self, spec: Spec) -> Tensor:

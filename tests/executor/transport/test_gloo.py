@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from executor.errors import BoundaryError, TransportError
+from executor.running.group_channels import upward_group
 from executor.transport import make_transport
 from executor.values import Spec
 from tests.executor.processes import Ranks, RanksFailedError, run_ranks
@@ -44,6 +45,12 @@ def test_two_pipes_of_chimera_share_one_pair_of_ranks(four: Ranks) -> None:
     walked = four.run(_walk, program, [[0, 2], [1, 3]], 3)
     assert [w.checked for w in walked] == [3 * 4 * 2 // 2] * 4
     assert {flags for w in walked for flags in w.flags} == {(True, True), (True, False), (False, False)}
+
+
+def test_each_direction_has_a_group_that_serves_until_it_is_destroyed(four: Ranks) -> None:
+    """What goes to lower ranks arrives over a group of two of the four ranks, made once and then again."""
+    program = lowered("chimera", depth=2, micro_batches=4)
+    assert four.run(_walk_in_two_groups, program, [[0, 2], [1, 3]]) == [2 * 4 * 2 // 2] * 4
 
 
 def test_halves_of_a_backward_are_messages_of_their_own(four: Ranks) -> None:
@@ -151,6 +158,24 @@ def _walk(
     transport.expect(specs)
     every = [walk(program, place, transport, specs=specs) for _ in range(times)]
     return replace(every[0], checked=sum(walked.checked for walked in every))
+
+
+def _walk_in_two_groups(rank: int, world_size: int, program: Program, groups: list[list[int]]) -> int:
+    place, ranks = _place(rank, groups) or (0, [])
+    own, specs = groups.index(ranks), specs_for(program, FLOATS)
+    checked = 0
+    for _ in range(2):
+        upward = upward_group(groups, own=own)
+        assert upward is not None
+        assert upward is upward_group(groups, own=own)
+        assert upward.size() == 2
+        transport = make_transport(
+            program, place, group_ranks=ranks, device=CPU, backend="gloo", upward=upward
+        )
+        transport.expect(specs)
+        checked += walk(program, place, transport, specs=specs).checked
+        dist.destroy_process_group(upward)
+    return checked
 
 
 def _walk_without_batches(rank: int, world_size: int, program: Program) -> None:
