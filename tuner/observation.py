@@ -84,12 +84,12 @@ class Predictor:
     def line(self, coefficients: Floats) -> Line:
         """The iteration simulated at these coefficients, with its derivatives."""
         costs = self._costs(coefficients)
-        program = self._rehearsal.program(self._evaluated.configuration(self._index), costs)
-        timeline = simulate(program, costs.without_interference)
+        compiled = self._rehearsal.program(self._evaluated.configuration(self._index), costs)
+        timeline = simulate(compiled, costs.without_interference)
         if self.synchronous:
             chains = [(1.0, critical_costs(timeline, last_event(timeline)))]
         else:
-            last = program.iterations - 1
+            last = compiled.program.iterations - 1
             ends = (1.0, last_event(timeline, last)), (-1.0, last_event(timeline, last - 1))
             chains = [(sign, critical_costs(timeline, event)) for sign, event in ends]
         value_s = _sum(chains, costs)
@@ -105,7 +105,7 @@ class Predictor:
         """What collectives and computation add by slowing each other down; taken to stay near by."""
         if not costs.interferes:
             return 0.0
-        slowed = simulate(undisturbed.compiled.program, costs)
+        slowed = simulate(undisturbed.compiled, costs)
         if self.synchronous:
             return slowed.makespan_s - undisturbed.makespan_s
         return period(slowed) - period(undisturbed)

@@ -1,6 +1,7 @@
 """What does the simulation say of one configuration? Its program, run under the costs of its stages."""
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -9,11 +10,18 @@ from tuner.enacted_costs import enacted_costs
 from tuner.evaluated import Evaluated
 from tuner.evaluation import Evaluator
 from tuner.operation_costs import OperationCosts
+from tuner.schedules.compiled import Compiled, compile_program
 from tuner.schedules.generators import StageTimes, find_recipe, program_of
 from tuner.schedules.lowering import lower
 from tuner.schedules.program import Program
 from tuner.simulation import simulate
 from tuner.timeline import Timeline
+
+_KEPT = 64
+"""How many programs a process keeps."""
+
+_MOST_KEPT_OPERATIONS = 2_048
+"""Forwards and backwards of the longest that it keeps."""
 
 _ITERATIONS = 4
 """Iterations after which an asynchronous schedule has reached its period."""
@@ -40,7 +48,7 @@ class Rehearsal:
 
     def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator = evaluator
-        self._programs: dict[Configuration, Program] = {}
+        self._programs: dict[Configuration, Compiled] = {}
 
     def rehearse(self, evaluated: Evaluated, index: int) -> Rehearsed:
         """The iteration of one configuration by part; of an asynchronous schedule, one period."""
@@ -80,13 +88,15 @@ class Rehearsal:
         costs = self.costs(evaluated, index)
         return simulate(self.program(evaluated.configuration(index), costs), costs)
 
-    def program(self, configuration: Configuration, costs: OperationCosts) -> Program:
+    def program(self, configuration: Configuration, costs: OperationCosts) -> Compiled:
         """The lowered program of one configuration, under the costs where it depends on them."""
         if configuration.schedule == "chimera_split":
-            return lower(_program(configuration, _stage_times(costs)))
+            return compile_program(lower(_program(configuration, _stage_times(costs))))
         key = configuration.with_(width=1, micro_batch_size=1, recompute="none")
+        if 2 * key.stages * key.micro_batches <= _MOST_KEPT_OPERATIONS:
+            return _lowered(key)
         if key not in self._programs:
-            self._programs[key] = lower(_program(key))
+            self._programs[key] = compile_program(lower(_program(key)))
         return self._programs[key]
 
     def costs(self, evaluated: Evaluated, index: int) -> OperationCosts:
@@ -106,6 +116,12 @@ def period(timeline: Timeline) -> float:
     last = int(iteration.max())
     ends = [float(timeline.end_s[iteration == number].max()) for number in (last - 1, last)]
     return ends[1] - ends[0]
+
+
+@lru_cache(maxsize=_KEPT)
+def _lowered(configuration: Configuration) -> Compiled:
+    """A program that the next request may need too: it holds nothing of models and clusters."""
+    return compile_program(lower(_program(configuration)))
 
 
 def _program(configuration: Configuration, times: StageTimes | None = None) -> Program:

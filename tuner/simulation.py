@@ -25,9 +25,9 @@ SLOW = -2
 """Instead of the event that sends an input: more than one thing is waited for."""
 
 
-def simulate(program: Program, costs: OperationCosts) -> Timeline:
+def simulate(program: Program | Compiled, costs: OperationCosts) -> Timeline:
     """The timeline of a lowered program; raises DeadlockError if its steps wait for each other."""
-    compiled = compile_program(program)
+    compiled = program if isinstance(program, Compiled) else compile_program(program)
     timeline = _Run(compiled, costs).timeline()
     return slowed(timeline, costs) if costs.interferes else timeline
 
