@@ -16,7 +16,7 @@ from tuner.operation_costs import OperationCosts
 from tuner.plan import Candidate, Plan
 from tuner.rehearsal import Rehearsal, iterations_of
 from tuner.request import PlanRequest
-from tuner.schedules import find_scheme
+from tuner.schedules import Scheme, find_scheme
 from tuner.space import Layout
 from tuner.timeline import Timeline
 
@@ -185,7 +185,19 @@ def _evaluate(evaluator: Evaluator, configuration: Configuration) -> Evaluated:
     if evaluated is None:
         raise RequestError(
             f"{configuration} is no configuration of {blocks} blocks and a mini-batch of "
-            f"{asked.mini_batch_size:,}"
-            + (f": its {configuration.stages} stages need one each" if configuration.stages > blocks else "")
+            f"{asked.mini_batch_size:,}{_reason(configuration, variant.scheme, blocks)}"
         )
     return evaluated
+
+
+def _reason(configuration: Configuration, scheme: Scheme, blocks: int) -> str:
+    """Why, where the number of stages or the schedule says."""
+    if configuration.stages > blocks:
+        return f": its {configuration.stages} stages need one each"
+    reason = scheme.illegal_depth(configuration.depth) or scheme.illegal(
+        configuration.depth,
+        configuration.micro_batches,
+        scaling=configuration.scaling,
+        pipe_pairs=configuration.pipe_pairs,
+    )
+    return f": {reason}" if reason else ""

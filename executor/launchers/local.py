@@ -8,6 +8,7 @@ nothing stays behind when one is killed; when the caller ends, the supervisor se
 
 from __future__ import annotations
 
+from executor.errors import TrialError
 from executor.launchers.asking import Tell, ask
 from executor.launchers.findings import read_findings
 from executor.launchers.launch import Launch
@@ -20,10 +21,23 @@ _SUPERVISOR_S = 30.0
 def launch_locally(launch: Launch) -> Outcome:
     """Run every rank and say how it ended; when this returns, or raises, no process or file is left.
 
-    Raises TrialError if the supervisor itself could not answer. Whatever interrupts this call ends the run.
+    Raises TrialError where there is no device, and if the supervisor itself could not answer. Whatever
+    interrupts this call ends the run.
     """
+    if launch.device == "cuda":
+        _find_cuda()
     within_s = launch.limits.timeout_s + _SUPERVISOR_S
     return read_findings(ask("executor.launchers.supervisor", launch, within_s=within_s), launch)
+
+
+def _find_cuda() -> None:
+    import torch
+
+    if not torch.cuda.device_count():
+        raise TrialError(
+            "torch sees no CUDA device on this machine: is it built for CUDA, and does CUDA_VISIBLE_DEVICES "
+            "name one?"
+        )
 
 
 class LocalLauncher:

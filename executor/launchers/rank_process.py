@@ -128,6 +128,10 @@ def _prepare_device(launch: Launch) -> str:
     import torch
 
     if launch.device == "cuda":
+        if not torch.cuda.device_count():
+            raise RuntimeError(
+                "torch sees no CUDA device here: is it built for it, and does CUDA_VISIBLE_DEVICES name one?"
+            )
         index = int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count()
         torch.cuda.set_device(index)
         return f"cuda:{index}"

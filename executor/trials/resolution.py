@@ -32,6 +32,7 @@ def resolve(
     if is_factory and profile is None:
         return prepare(_read_factory(request)), None
     expected = _expect(request, cluster=cluster, profile=profile)
+    _check_cut(request, blocks=sum(expected.stage_layers))
     known = {
         "tied": expected.tied,
         "partition": request.partition or expected.stage_layers,
@@ -40,6 +41,14 @@ def resolve(
     prepared = prepare(request.model_copy(update=known))
     own_cut = request.partition not in {None, expected.stage_layers}
     return prepared, None if own_cut or request.precision == "float64" else expected
+
+
+def _check_cut(request: TrialRequest, *, blocks: int) -> None:
+    """Raises ConfigurationError for numbers of blocks that are not the model's, before anything starts."""
+    if request.partition is not None:
+        from executor.running.layout import cut_layers
+
+        cut_layers(blocks, configuration_of(request).stages, request.partition)
 
 
 def _expect(request: TrialRequest, *, cluster: Any, profile: Profile | None) -> Expectation:

@@ -61,6 +61,7 @@ def test_a_run_that_takes_too_long_cannot_be_answered(chimera: Shell) -> None:
         ((*PROGRAM, *EMULATE, "--width", "99"), "198 processes; 64 is the most"),
         (PROGRAM, "either a model or what to emulate"),
         ((*PROGRAM, *EMULATE, "--check"), "an emulated run has none"),
+        ((*PROGRAM, "--model", "tiny-gpt", "--stage-layers", "3,5"), "2 stages and 8 layers; 2 stages"),
         ((*PROGRAM, "--emulate", "forward_s=1"), "backward_s"),
         ((*PROGRAM, "--emulate", "forward_s"), "write forward_s=0.02"),
         ((*PROGRAM, "--emulate", "forward_s=1,forward_s=2"), "each name once"),

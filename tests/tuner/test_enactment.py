@@ -84,14 +84,15 @@ def test_too_long_a_program_is_refused_with_its_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    "configuration",
+    ("configuration", "reason"),
     [
-        pytest.param(Configuration("dapple", 8, 4, 8, 7), id="other mini-batch"),
-        pytest.param(Configuration("dapple", 1, 64, 8, 64), id="more stages than blocks"),
-        pytest.param(Configuration("gems", 1, 3, 8, 64), id="odd depth"),
+        pytest.param(Configuration("dapple", 8, 4, 8, 7), "a mini-batch of 512$", id="other mini-batch"),
+        pytest.param(Configuration("dapple", 1, 64, 8, 64), "its 64 stages", id="more stages than blocks"),
+        pytest.param(Configuration("gems", 1, 3, 8, 64), "even", id="odd depth"),
+        pytest.param(Configuration("interleaved", 1, 3, 8, 64, chunks=2), "D to divide N", id="left over"),
     ],
 )
-def test_a_configuration_of_another_question_is_refused(configuration: Configuration) -> None:
-    """It names the configuration."""
-    with pytest.raises(RequestError, match="is no configuration of 48 blocks"):
+def test_a_configuration_of_another_question_is_refused(configuration: Configuration, reason: str) -> None:
+    """It names the configuration, and why where the schedule says."""
+    with pytest.raises(RequestError, match=f"is no configuration of 48 blocks.*{reason}"):
         enact(make_request(**BERT), configuration, library)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from executor.errors import TrialError
 from executor.launchers.launch import Launch
 from executor.launchers.local import launch_locally
 from executor.launchers.outcome import Failure, Outcome, Status
@@ -130,6 +131,14 @@ def test_a_body_that_cannot_be_imported_is_told() -> None:
     assert (failure.rank, failure.exception) == (0, "ModuleNotFoundError")
     assert "tests.nowhere" in failure.message
     assert "Traceback" in failure.log
+
+
+def test_a_device_that_is_not_there_is_told_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by a rank's division by none."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(TrialError, match="no CUDA device"):
+        launch("ring", device="cuda")
 
 
 def test_what_a_rank_leaves_running_is_ended(remains: Remains) -> None:
