@@ -102,8 +102,10 @@ def _next(tuning: Tuning) -> str:
         return (
             "Next: read why the trials ended so; allow more with --timeout or --memory-limit, or try again."
         )
-    told = "Next: --report FILE.html shows all of it; -o FILE keeps the trials for chimera score"
     best, chosen = min(tuning.candidates, key=lambda each: each.predicted.iteration_s), tuning.chosen
+    compressed = chosen is not None and chosen.compression != "none"
+    kept = "" if compressed else " for chimera score"
+    told = f"Next: --report FILE.html shows all of it; -o FILE keeps the trials{kept}"
     if chosen is not None and best.predicted.iteration_s < 0.98 * chosen.predicted.iteration_s:
         gain = chosen.predicted.iteration_s / best.predicted.iteration_s - 1
         return (

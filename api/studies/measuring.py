@@ -23,9 +23,11 @@ from api.studies.trials import add_trial, as_row, end_trials, has_ended, read_tr
 from api.studies.turns import Turn, held
 from profiles import library
 from tuner.assignments import Trial, TrialConfiguration
+from tuner.compressed_plans import as_asked
 from tuner.compression import one_compression
 from tuner.enactment import expect
 from tuner.messages import JobKind
+from tuner.plan import Plan
 from tuner.refine_request import RefineRequest
 from tuner.refinement import Budget, Decision, Proposal, refine
 from tuner.request import InlineModel
@@ -48,7 +50,8 @@ def measure(service: Service, turn: Turn) -> bool:
     with service.database.reading() as session:
         study = session.get_one(Study, turn.study_id)
         rows = [as_row(trial) for trial in read_trials(session, study.id)]
-        question, asked = question_of(session, study), RefineRequest.model_validate(study.refine)
+        whole, asked = question_of(session, study), RefineRequest.model_validate(study.refine)
+        question = _with_one_compression(whole, study)
         model = _model(session, question)
         present = workers.connected(session, now=now)
     options = options_for(question, service.computing)
@@ -56,7 +59,7 @@ def measure(service: Service, turn: Turn) -> bool:
     able = sum(workers.fits(template, worker) for worker in present)
     decision = _decide(options, rows, asked, able=able)
     made = [(proposal, _payload(model, question, proposal)) for proposal in decision.proposals]
-    plan = _corrected(service, question, rows) if decision.stop and measured(rows) else None
+    plan = _corrected(service, turn, question, rows=rows) if decision.stop and measured(rows) else None
     if not (news or made or decision.stop):
         return False
     with held(service, turn) as (session, study):
@@ -98,10 +101,19 @@ def _decide(options: tuple[Option, ...], rows: list[Row], asked: RefineRequest, 
     return replace(decided, stop=None) if running else decided
 
 
-def _corrected(service: Service, question: Question, rows: list[Row]) -> dict[str, Any]:
+def _with_one_compression(question: Question, study: Study) -> Question:
+    """With that of all its trials: what the model chose before any, of those that are allowed."""
+    chosen = (study.outcome or {}).get("compression") or str(one_compression(question.request.compression))
+    return replace(question, request=question.request.model_copy(update={"compression": chosen}))
+
+
+def _corrected(service: Service, turn: Turn, question: Question, *, rows: list[Row]) -> dict[str, Any]:
     """The plan as the trials leave it, of everything that could be tried: the fastest measured is chosen."""
     everything = question.request.model_copy(update={"search": "exhaustive"})
-    return plan_document(plan_question(replace(question, request=everything), service, trials=rows))
+    made = plan_document(plan_question(replace(question, request=everything), service, trials=rows))
+    with service.database.reading() as session:
+        before = studies.read_plan(session, turn.study_id)
+    return as_asked(before, Plan.model_validate(made)).model_dump(mode="json")
 
 
 def options_for(question: Question, computing: Computing) -> tuple[Option, ...]:
@@ -157,6 +169,6 @@ def _payload(model: str | InlineModel, question: Question, proposal: Proposal) -
         stage_layers=expected.stage_layers,
         optimizer=request.optimizer,
         optimizer_sharding=request.optimizer_sharding,
-        compression=str(one_compression(request.compression)),
+        compression=request.compression,
         iterations=min(_MOST, max(_FEWEST, round(_TIMED_S / proposal.predicted_s))),
     ).model_dump(mode="json", exclude_none=True)

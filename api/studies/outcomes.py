@@ -14,10 +14,10 @@ from tuner.tuning import Tuning, summarise
 
 
 def beginning(plan: dict[str, Any]) -> dict[str, Any]:
-    """What is kept before any trial: what the model chose."""
+    """What is kept before any trial: what the model chose, and with which compression trials run."""
     chosen, names = plan["chosen"], ConfigurationDocument.model_fields
     kept = {key: value for key, value in chosen.items() if key in names} if chosen else None
-    return {"model_choice": kept}
+    return {"model_choice": kept, "compression": chosen["compression"] if chosen else "none"}
 
 
 def outcome(
@@ -36,6 +36,7 @@ def outcome(
         "stopped": {"reason": stop.reason.value, "text": stop.text} if stop else None,
         "options": len(options),
         "model_choice": (before or {}).get("model_choice"),
+        "compression": (before or {}).get("compression"),
     }
 
 

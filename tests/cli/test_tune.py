@@ -78,6 +78,41 @@ def test_layers_and_links_are_measured_where_they_are_not_given(chimera: Shell, 
     assert ClusterProfile.from_json(cluster.read_bytes(), name="cluster").name == "local-cpu"
 
 
+@pytest.mark.long
+def test_trials_run_with_the_compression_that_pays(chimera: Shell, tmp_path: Path) -> None:
+    """On links as slow as these topk does; the same without it does not take those trials for its own."""
+    profile, cluster, kept = (tmp_path / name for name in ("profile.json", "cluster.json", "kept.json"))
+    estimate = ("--on", "estimate", "--accelerator", "cpu", "-o", profile)
+    assert chimera("profile", "--model", "tiny-gpt", *estimate).code == 0
+    document = json.loads(library.load_cluster("local-cpu").to_json())
+    for link in (document["link"], document["node"]["link"]):
+        link["collective"]["bandwidth_bytes_per_s"] = 1e7
+    cluster.write_text(json.dumps(document), encoding="utf-8")
+    given = (
+        "--cluster",
+        cluster,
+        "--profile",
+        profile,
+        "--width",
+        "2",
+        "--trials",
+        "1",
+        "-o",
+        kept,
+        "--json",
+    )
+    result = chimera(*TUNE, *given, "--compression", "topk,a2sgd:10")
+    assert result.code == 0, result.err
+    assert "Compression: with topk" in result.err
+    told = json.loads(result.out)
+    check_choice(told)
+    assert told["chosen"]["compression"] == told["compression"]["chosen"] == "topk"
+    assert told["request"]["compression"] == "topk,a2sgd:10"
+    (row,) = Measurements.from_json(kept.read_bytes(), name="kept.json").measurements
+    assert "gradients by topk" in (row.where or "")
+    assert "0 trials are in" in chimera(*TUNE, *given).err
+
+
 def check_choice(told: dict[str, Any]) -> None:
     """It is the fastest measured."""
     fastest = min(told["trials"], key=lambda trial: trial["measured"])

@@ -12,7 +12,7 @@ from api.service import Service
 from api.storage.tables import JobRow, StudyTrial
 from profiles.library import load_model_preset
 from tests.api.conftest import TINY, Clock, connect
-from tests.api.life.pool import MEASURED, Pool, profile, settle
+from tests.api.life.pool import LINK, MEASURED, Pool, profile, settle
 from tests.api.work.factories import client_with
 from tuner.messages import Cancelled, Failed
 
@@ -278,6 +278,26 @@ def test_trials_that_give_nothing_end_the_study_all_the_same(
     assert done["plan"]["chosen"]
     assert {trial["message"] for trial in done["tuning"]["trials"]} == {"the ranks would not start"}
     assert sqlite_client.get(study["links"]["page"]).status_code == 200
+
+
+def test_trials_have_the_compression_that_the_plan_chose(
+    sqlite_client: TestClient, sqlite_pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of those allowed; the corrected plan is of that one too, and still says what the others would give."""
+    monkeypatch.setitem(LINK["collective"], "bandwidth_bytes_per_s", 1e8)
+    study = begin(sqlite_client, compression="qsgd,fp16", width=2)
+    assert sqlite_pool.work() == 5
+    done = read(sqlite_client, study)
+    plan, ran = done["plan"], {job["payload"].get("compression") for job in sqlite_pool.done[2:]}
+    assert ran == {"fp16"}
+    assert plan["chosen"]["compression"] == plan["compression"]["chosen"] == "fp16"
+    assert [option["compression"] for option in plan["compression"]["options"]] == [
+        "none",
+        "powersgd",
+        "topk",
+    ]
+    assert plan["request"]["compression"] == "qsgd,fp16"
+    assert done["tuning"]["winner"]
 
 
 def test_a_budget_of_device_seconds_ends_the_study(sqlite_client: TestClient, sqlite_pool: Pool) -> None:
