@@ -57,13 +57,15 @@ class Segment:
         self._place = place
         self.first_layer = first_layer
         self._loss = loss
-        self._clones_inputs = _changes_inputs(modules[0]) if modules else False
+        self._clones_inputs: bool | None = (_changes_inputs(modules[0]) or None) if modules else False
+        """Whether its layers work on copies of what comes in; None until the first forward has told."""
 
     def run(
         self, inputs: Tensors, draw: Draw, *, buffers: Sequence[Mapping[str, Tensor]] | None = None
     ) -> Tensors:
         """The layers one after the other; with a target the loss takes the place of the outputs."""
-        values = tuple(value.clone() for value in inputs) if self._clones_inputs else inputs
+        values = inputs if self._clones_inputs is False else tuple(value.clone() for value in inputs)
+        first = values
         version = None if draw.version is None or draw.version.newest else draw.version
         (iteration, micro_batch), part, seed = draw.passage, draw.part, draw.seed
         for number, module in enumerate(self.modules):
@@ -80,6 +82,8 @@ class Segment:
                 layer = self.first_layer + number
                 error.add_note(f"in the forward of layer {layer} ({type(module).__name__})")
                 raise
+        if self._clones_inputs is None and not torch.is_inference_mode_enabled():
+            self._clones_inputs = any(value._version for value in first)
         if self._loss is None or draw.target is None:
             return values
         return (self._loss.loss_function(values, draw.target),)

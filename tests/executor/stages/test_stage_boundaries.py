@@ -242,17 +242,44 @@ def test_layers_that_work_in_place_may_begin_a_stage(recompute: Recompute) -> No
 
 
 class Overwrites(nn.Module):
-    """Changes its input without saying so."""
+    """Changes its input without saying so; not in its first `spared` forwards."""
+
+    def __init__(self, spared: int = 0) -> None:
+        super().__init__()
+        self.spared = spared
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, h] -> [B, h]."""
-        return x.mul_(2)
+        self.spared -= 1
+        return x * 2 if self.spared >= 0 else x.mul_(2)
 
 
-def test_an_input_changed_in_place_unawares_cannot_be_recomputed() -> None:
+@pytest.mark.parametrize("cut_at_layers", [False, True])
+@pytest.mark.parametrize("recompute", RECOMPUTE)
+def test_layers_that_work_in_place_unawares_may_begin_a_stage_too(
+    recompute: Recompute, cut_at_layers: bool
+) -> None:
+    """Found out in the first forward, wherever the graph is cut."""
+
+    def layers(spared: int = 0) -> list[nn.Module]:
+        torch.manual_seed(0)
+        linears = [nn.Linear(16, 16, dtype=torch.float64) for _ in range(2)]
+        return [Overwrites(spared), linears[0], nn.Sigmoid(), Overwrites(spared), linears[1]]
+
+    inputs, targets = samples(8)
+    _, expected = reference(layers(spared=99), inputs, targets)
+    chain = Chain(layers(), (3,), recompute=recompute, cut_at_layers=cut_at_layers)
+    chain.train(inputs, targets, micro_batches=2)
+    assert torch.equal(inputs, samples(8)[0])
+    assert_same_gradients(chain.layers, expected)
+
+
+def test_an_input_changed_in_place_at_times_cannot_be_recomputed() -> None:
     """The second forward would read something else."""
+    stage = Stage([Overwrites(spared=1)], first_layer=3, recompute="stage")
+    stage.forward(Passage(0, 0), (torch.ones(2),))
     with pytest.raises(ModelError, match="layer 3 changed its input in place"):
-        Stage([Overwrites()], first_layer=3, recompute="stage").forward(Passage(0, 0), (torch.ones(2),))
+        stage.forward(Passage(0, 1), (torch.ones(2),))
 
 
 class Penalty(nn.Module):
