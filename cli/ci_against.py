@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cli.ci_origin import outside_of_hooks
 from cli.errors import DONE, NOT_ANSWERED, InputError, UnavailableError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tuner.regressions.records import Baseline
 
 _GIT_S = 300
@@ -30,7 +32,7 @@ def baseline_at(revision: str, manifest: Path) -> Baseline | None:
     from tuner.regressions.records import Baseline
 
     manifest = manifest.resolve()
-    if revision.startswith("-"):
+    if revision.startswith("-") or not revision.strip():
         raise InputError(f"--against {revision[:100]!r}: give a revision of git, such as origin/main")
     root = Path(os.fsdecode(_git(manifest.parent, "rev-parse", "--show-toplevel").rstrip(b"\n"))).resolve()
     commit = _commit(root, revision)
@@ -56,11 +58,11 @@ def _commit(root: Path, revision: str) -> str:
 
 
 def _unpack(root: Path, commit: str, tree: Path) -> None:
+    """As it would be checked out: what attributes or a sparse checkout leave out of others is here, too."""
+    index = {"GIT_INDEX_FILE": str(tree.parent / "index")}
+    _git(root, "-c", "core.splitIndex=false", "read-tree", "--no-sparse-checkout", commit, environment=index)
     tree.mkdir()
-    packed = tree.parent / "tree.tar"
-    _git(root, "archive", "--format=tar", f"--output={packed}", commit)
-    with tarfile.open(packed) as archive:
-        archive.extractall(tree, filter="data")
+    _git(root, "checkout-index", "--all", f"--prefix={tree}/", environment=index)
 
 
 def _check(manifest: Path, tree: Path, kept: Path) -> None:
@@ -89,14 +91,18 @@ sys.exit(run(["ci", *sys.argv[1:]]))
 """This same release of the command, whatever packages of the same names the revision has."""
 
 
-def _git(folder: Path, *arguments: str) -> bytes:
+def _git(folder: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
     try:
         done = subprocess.run(
-            ["git", "-C", str(folder), *arguments], capture_output=True, check=False, timeout=_GIT_S
+            ["git", "-C", str(folder), *arguments],
+            env={**outside_of_hooks(), **(environment or {})},
+            capture_output=True,
+            check=False,
+            timeout=_GIT_S,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UnavailableError(f"--against needs git, which does not answer: {error}") from None
     if done.returncode:
         told = done.stderr.decode("utf-8", "replace").strip()[:_SHOWN]
-        raise InputError(f"--against: git {arguments[0]} says: {told}")
+        raise InputError(f"--against: git says: {told}")
     return done.stdout

@@ -34,7 +34,7 @@ class Baselines:
 
     def read(self, *, accept: bool) -> Baseline | None:
         """What was accepted last; None where nothing was."""
-        if self.against:
+        if self.against is not None:
             from cli.ci_against import baseline_at
 
             return baseline_at(self.against, self.manifest)
@@ -109,7 +109,7 @@ def choose(
         file=file,
         in_service=in_service,
         against=against,
-        name=stored if accept or not against else against,
+        name=stored if accept or against is None else against,
     )
 
 

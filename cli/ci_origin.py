@@ -21,7 +21,7 @@ def origin(project: str | None, folder: Path) -> dict[str, Any]:
     found = {
         "project": project or github or gitlab or _folder(folder),
         "branch": _first("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_MERGE_REQUEST_SOURCE_BRANCH_NAME",
-                         "CI_COMMIT_REF_NAME") or _git(folder, "rev-parse", "--abbrev-ref", "HEAD"),
+                         "CI_COMMIT_REF_NAME") or _git(folder, "symbolic-ref", "--quiet", "--short", "HEAD"),
         "revision": _first("GITHUB_SHA", "CI_COMMIT_SHA") or _git(folder, "rev-parse", "HEAD"),
         "url": _job(),
     }  # fmt: skip
@@ -51,9 +51,17 @@ def _git(folder: Path, *arguments: str) -> str | None:
     """What git says in one line; None without git, outside a repository, or before the first commit."""
     try:
         done = subprocess.run(
-            ["git", "-C", str(folder), *arguments],
+            ["git", "-C", str(folder), *arguments], env=outside_of_hooks(),
             capture_output=True, check=False, timeout=_GIT_S, encoding="utf-8", errors="replace",
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
+
+
+def outside_of_hooks() -> dict[str, str]:
+    """The environment less what git tells its hooks, which holds in the folder of the hook alone."""
+    told = {"GIT_INDEX_FILE", "GIT_PREFIX"}
+    if "GIT_WORK_TREE" not in os.environ:
+        told |= {"GIT_DIR", "GIT_COMMON_DIR"}
+    return {name: value for name, value in os.environ.items() if name not in told}

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -51,7 +52,18 @@ for command in COMMANDS:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command and leave with its exit code."""
+    _open_streams()
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def _open_streams() -> None:
+    """Open what was closed (`>&-`) as the command began: else a file takes its number and gets output."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 (as long as the process)
 
 
 def run(arguments: Sequence[str]) -> int:

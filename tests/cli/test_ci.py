@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
+from cli.ci_origin import origin
 from tests.cli.command import CHIMERA, Shell
 from tuner.regressions.starter import STARTER
 
@@ -128,9 +129,33 @@ def test_a_revision_is_the_baseline_on_this_machine(chimera: Shell, folder: Path
     assert (code, model["status"]) == (1, "regressed")
     assert "block, attention heads: 4 became 8" in {change["message"] for change in model["changes"]}
     assert sorted(path.name for path in folder.iterdir()) == [".git", "chimera.toml", "config.json"]
-    for wrong in ("nowhere", "--help"):
+    for wrong in ("nowhere", "--help", ""):
         told = chimera("ci", f"--against={wrong}")
         assert (told.code, "fetch-depth: 0" in told.err) == (2, wrong == "nowhere")
+
+
+def test_a_revision_is_read_as_a_checkout_would_be(
+    chimera: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In hooks of git, which name its files from the root; with attributes and links of others than CI."""
+    here = folder / "models"
+    here.mkdir()
+    for name in ("chimera.toml", "config.json"):
+        (folder / name).rename(here / name)
+    (folder / ".gitattributes").write_text("models export-ignore\n")
+    (folder / "data").symlink_to("/somewhere/else")
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(folder)]
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
+        subprocess.run([*git, *arguments], check=True)
+    monkeypatch.chdir(here)
+    for name, value in {"GIT_DIR": ".git", "GIT_INDEX_FILE": ".git/index", "GIT_PREFIX": "models/"}.items():
+        monkeypatch.setenv(name, value)
+    code, model = answered(chimera, "--against", "HEAD")
+    assert (code, model["status"]) == (0, "ok")
+    assert origin(None, here).get("project") == folder.name
+    monkeypatch.delenv("GIT_DIR")
+    subprocess.run([*git, "checkout", "-q", "--detach"], check=True)
+    assert "branch" not in origin(None, here)
 
 
 def test_another_question_is_not_comparable(chimera: Shell, folder: Path) -> None:

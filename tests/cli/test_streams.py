@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 from pathlib import Path
@@ -54,6 +55,16 @@ def test_a_full_disk_behind_stdout_is_told(tmp_path: Path) -> None:
     assert result.returncode == 3
     assert result.stderr.startswith("error: the system refused: [Errno 28]")
     assert "Traceback" not in result.stderr
+
+
+def test_streams_may_be_closed(tmp_path: Path) -> None:
+    """`chimera ... >&- 2>&-`, as some start daemons: no defect, and no file takes the place of stdout."""
+    written = tmp_path / "answer.html"
+    command = shlex.join([*CHIMERA, "plan", *BERT, "--report", str(written)])
+    for closed in (">&-", "<&- >&- 2>&-"):
+        assert subprocess.run(["sh", "-c", f"{command} {closed}"], cwd=tmp_path, check=False).returncode == 0
+        assert written.read_text().rstrip().endswith("</html>")
+        written.unlink()
 
 
 def test_an_interrupt_is_quiet(tmp_path: Path) -> None:
