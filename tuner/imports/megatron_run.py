@@ -75,7 +75,8 @@ def read_run(flags: Flags) -> MegatronRun:
         if flags.count(flag, default=1) > 1:
             raise ImportedError(f"{flag} {flags.text(flag)} is not modelled yet: only {option}=1 is")
     for flag, noun in _OTHER_MODELS.items():
-        if flags.has(flag) and flags.text(flag) != "0":
+        # Megatron-DeepSpeed says --num-experts 1 of a model without.
+        if flags.has(flag) and flags.text(flag) not in ({"0", "1"} if flag == "--num-experts" else {"0"}):
             raise ImportedError(f"{flag}: {noun} are not modelled yet")
     depth = flags.count("--pipeline-model-parallel-size", default=1)
     stages = read_stages(flags, depth)
@@ -93,7 +94,7 @@ def read_run(flags: Flags) -> MegatronRun:
         precision=precision,
         gradient_precision=_gradient_precision(flags, precision),
         optimizer=_optimizer(flags),
-        optimizer_sharding="replicas" if flags.has("--use-distributed-optimizer") else "none",
+        optimizer_sharding="replicas" if _shards(flags) else "none",
         attention=_attention(flags),
         devices=_devices(flags),
         notes=(*flags.doubts, *notes, *_uncounted(flags)),
@@ -111,14 +112,24 @@ def _uncounted(flags: Flags) -> Iterator[str]:
     for flag in _UNCOUNTED:
         if flags.has(flag):
             yield f"{flag} is not modelled: the run is predicted as without it"
+    stage = flags.text("--zero-stage")
+    if stage in {"2", "3"}:
+        yield f"--zero-stage {stage} is not modelled: the run is predicted as with 1"
+
+
+def _shards(flags: Flags) -> bool:
+    """Whether replicas divide the optimizer's state: as Megatron-LM says it, or Megatron-DeepSpeed."""
+    return flags.has("--use-distributed-optimizer") or flags.text("--zero-stage") in {"1", "2", "3"}
 
 
 def _recompute(flags: Flags, stages: int) -> tuple[str, tuple[str, ...]]:
     if flags.text("--recompute-granularity") == "selective" or flags.has("--recompute-activations"):
         told = "selective recomputation is not modelled: it is taken as none, with flash attention"
         return "none", (told,)
+    # As releases before 3.0 and Megatron-DeepSpeed have it.
+    full = flags.has("--checkpoint-activations", "--activations-checkpoint-method")
     if flags.text("--recompute-granularity") != "full":
-        return "none", ()
+        return ("layer" if full else "none"), ()
     if flags.text("--recompute-method") == "block":
         return "layer", ("recomputation of some blocks alone is taken as of all",)
     groups = flags.count("--recompute-num-layers", default=1)

@@ -141,6 +141,14 @@ def test_gradients_are_as_precise_as_megatron_keeps_them(text: str, precision: s
     assert run.gradient_precision == precision
 
 
+def test_older_names_and_those_of_megatron_deepspeed_are_known() -> None:
+    """Recomputation, sharding and the one expert of a model without experts."""
+    text = "--batch-size 2 --global-batch-size 8 --checkpoint-activations --zero-stage 2 --num-experts 1"
+    run = read_run(read_flags(text))
+    assert (run.micro_batch_size, run.recompute, run.optimizer_sharding) == (2, "layer", "replicas")
+    assert run.notes == ("--zero-stage 2 is not modelled: the run is predicted as with 1",)
+
+
 def test_what_is_not_followed_is_said() -> None:
     """A variable of two branches, and flags that move memory elsewhere."""
     script = (
