@@ -1,18 +1,20 @@
 """How near do predictions come to runs on this machine, and how good a configuration do they choose?
 
-    .venv/bin/python -P benchmarks/own_measurements.py [--only real|emulated]
+    .venv/bin/python -P benchmarks/own_measurements.py [--only real|emulated] [--rows PATTERN]
 
 Layers of two models are profiled by as many processes at once as there will be ranks, links are measured,
-and what the runtime adds to an operation and to an iteration is found from runs of tiny-gpt on two ranks.
-Then every synchronous schedule is run at D = 2 on real layers, and at D = 4, 8 and 16 on stages that sleep.
-Beside each prediction stands the median of the iterations that nothing disturbed, by the rule of
-`executor.trials`: where fewer than 60 % are left, the machine was not quiet and the row does not count. A run
-waits for a quiet moment, and is tried twice. The last lines are the mean error, and by how much the
-configuration of least predicted time is slower than the fastest of those with one mini-batch. Limits: 6 % and
-3 %.
+alone and beside computation, and what the runtime adds to an operation and to an iteration is found from runs
+of tiny-gpt on two ranks. Then every synchronous schedule is run at D = 2 on real layers, and at D = 4, 8 and
+16 on stages that sleep. Beside each prediction stands the median of the iterations that nothing disturbed, by
+the rule of `executor.trials`: where fewer than 60 % are left, the machine was not quiet and the row does not
+count. A run waits for a quiet moment, and is tried twice. The last lines are the mean error, and by how much
+the configuration of least predicted time is slower than the fastest of those with one mini-batch. Limits: 6 %
+and 3 %. With --rows only configurations are run whose names match the regular expression, such as "tiny" or
+"chimera|dualpipe".
 """
 
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -31,7 +33,7 @@ from executor.trials.prepared_trial import prepare
 from executor.trials.resolution import resolve
 from executor.trials.trial import Trial, run_trial
 from executor.trials.trial_request import read_trial
-from profiles.cluster import ClusterProfile
+from profiles.cluster import ClusterProfile, Overlap
 from profiles.timings import Profile
 from tuner.errors import TunerError
 from tuner.schedules import SCHEMES
@@ -50,6 +52,7 @@ MINI_BATCH = 8
 SCHEDULES = tuple(name for name, scheme in SCHEMES.items() if scheme.synchronous)
 EMULATED = {"forward_s": 0.02, "backward_s": 0.04}
 MOST_ERROR, MOST_REGRET, LEAST_CONFIGURATIONS = 0.06, 0.03, 24
+ROWS = re.compile(sys.argv[sys.argv.index("--rows") + 1] if "--rows" in sys.argv else "")
 QUIET_WAIT_S = 20.0
 RUN_S = 2.0
 """So long the timed iterations of a run should take, by the prediction."""
@@ -146,7 +149,20 @@ def measured_cluster() -> ClusterProfile:
         f"collectives {link.collective.latency_s * 1e6:.0f} µs and "
         f"{link.collective.bandwidth_bytes_per_s / 1e9:.2f} GB/s; {'; '.join(notes_of(measured)) or 'quiet'}"
     )
+    if link.overlap is not None:
+        print(f"beside computation: {describe(link.overlap)}")
     return cluster
+
+
+def describe(overlap: Overlap) -> str:
+    """In the words of the links alone."""
+    p2p, collective = overlap.p2p, overlap.collective
+    return (
+        f"{p2p.latency_s * 1e6:.0f} µs and {p2p.bandwidth_bytes_per_s / 1e9:.2f} GB/s, collectives "
+        f"{collective.latency_s * 1e6:.0f} µs and {collective.bandwidth_bytes_per_s / 1e9:.2f} GB/s; it takes "
+        f"{overlap.slow_down:.0%} longer beside these, and {overlap.occupancy_s * 1e6:.0f} µs at each end of a "
+        "message"
+    )
 
 
 def real_run(model: str, profile: Profile, cluster: ClusterProfile, **options: Any) -> tuple[Any, Any]:
@@ -203,6 +219,8 @@ def real_rows() -> Iterator[Row]:
     cluster = with_overheads(measured_cluster(), profiles["tiny"][2])
     for model, layout in configurations():
         name = f"{model} {' '.join(str(value) for value in layout.values())}"
+        if not ROWS.search(name):
+            continue
         profile = profiles[model][layout["width"] * layout["depth"]]
         try:
             _, costs = real_run(model, profile, cluster, **layout)
@@ -233,6 +251,8 @@ def emulated_rows() -> Iterator[Row]:
                 "iterations": 5 if depth < 16 else 3, "emulate": EMULATED | {"hop_s": hop_s},
             }  # fmt: skip
             name = f"emulated {schedule} D={depth} N={depth}"
+            if not ROWS.search(name):
+                continue
             try:
                 prepared = prepare(read_trial(asked))
             except TunerError as error:

@@ -64,14 +64,7 @@ def expect(
     costs, stages = Rehearsal(evaluator).costs(evaluated, 0), evaluated.stages
     tied = tuple(tuple(np.flatnonzero(member[0]).tolist()) for _, member in stages.tied)
     return Expectation(
-        replace(
-            costs,
-            sync_s=np.append(costs.sync_s, np.zeros(len(tied))),
-            sync_beside_s=None
-            if costs.sync_beside_s is None
-            else np.append(costs.sync_beside_s, np.zeros(len(tied))),
-            compress_s=np.append(costs.compress_s, np.zeros(len(tied))),
-        ),
+        _run(costs, evaluator, evaluated, tied=len(tied)),
         stages.counts[0],
         tied,
         evaluator.layers.sources(None).text,
@@ -163,6 +156,30 @@ def operations(configuration: Configuration) -> int:
     """Forwards and backwards of the program: 2·D·v·N an iteration, twice as many where they are halved."""
     passes = 2 * configuration.depth * configuration.chunks * configuration.micro_batches
     return passes * iterations_of(configuration.schedule) * (2 if configuration.scaling == "halving" else 1)
+
+
+def _run(costs: OperationCosts, evaluator: Evaluator, evaluated: Evaluated, *, tied: int) -> OperationCosts:
+    """What the own runtime does otherwise than frameworks that a plan stands for.
+
+    Tied parameters have a collective of their own; their bytes are in those of their stages. And
+    recompute="layer" runs the head, the loss and the embedding again as well.
+    """
+    variant, stages = evaluated.variant, evaluated.stages
+    network = evaluator.network(variant.layout)
+    copies = len(variant.scheme.placement(variant.layout.depth, variant.pipe_pairs))
+    alone, beside = (
+        links.all_reduce_s(np.zeros(tied), copies) for links in (network, network.beside_computation)
+    )
+    again = stages.recomputed_forward_s["stage"][0] - stages.recomputed_forward_s["layer"][0]
+    extra = again if variant.recompute == "layer" else np.zeros_like(again)
+    return replace(
+        costs,
+        backward_s=costs.backward_s + extra,
+        recompute_s=costs.recompute_s + extra,
+        sync_s=np.append(costs.sync_s, alone),
+        sync_beside_s=None if costs.sync_beside_s is None else np.append(costs.sync_beside_s, beside),
+        compress_s=np.append(costs.compress_s, np.zeros(tied)),
+    )
 
 
 def _evaluate(evaluator: Evaluator, configuration: Configuration) -> Evaluated:

@@ -26,7 +26,7 @@ class StageModel:
     ) -> None:
         """`update_s` is what a step of each layer's parameters takes [l], where it is known of all.
 
-        `overhead_s` is added to every forward and backward of a stage.
+        `overhead_s` is added to every forward and backward of a stage, and to one that is run again.
         """
         self._description = description
         self._overhead_s = overhead_s
@@ -102,7 +102,8 @@ class StageModel:
         of_blocks = np.where(self._is_block, costs.forward_s, 0.0)
         timed = costs.forward_s, costs.backward_s, costs.weight_backward_s, costs.split_s, of_blocks
         forward, backward, weight_backward, split, blocks = _sums(timed, cuts)
-        recomputed = {"none": np.zeros_like(forward), "stage": forward, "layer": blocks}
+        again_s = self._overhead_s  # running a forward a second time takes a runtime what the first did
+        recomputed = {"none": np.zeros_like(forward), "stage": forward + again_s, "layer": blocks + again_s}
         return {
             "forward_s": forward + self._overhead_s,
             "backward_s": backward + self._overhead_s,

@@ -153,11 +153,13 @@ def _measure(plan: LinkPlan) -> dict[str, Any]:
     for where, ranks in members.items():
         if len(ranks) < 2:
             continue
-        pair, everyone = dist.new_group(ranks[:2]), dist.new_group(ranks)
+        pair, upward, everyone = (dist.new_group(members) for members in (ranks[:2], ranks[:2], ranks))
         let_computation_go_first()
         if dist.get_rank() in ranks[:2]:
             timings += _messages(plan, where, group=pair)
-            overlaps += measure_messages(plan.sizes_bytes, where, group=pair, budget_s=plan.budget_s)
+            overlaps += measure_messages(
+                plan.sizes_bytes, where, group=pair, upward=upward, budget_s=plan.budget_s
+            )
         if dist.get_rank() in ranks:
             timings += _collectives(plan, where, group=everyone)
             overlaps += measure_collectives(plan.sizes_bytes, where, group=everyone, budget_s=plan.budget_s)

@@ -78,19 +78,22 @@ def beside_collectives(values: Tensor, *, group: dist.ProcessGroup, budget_s: fl
 
 
 class Exchange:
-    """Messages of one size that two processes send to each other while they compute."""
+    """Messages of one size that two processes send to each other while they compute.
 
-    def __init__(self, size_bytes: int, *, group: dist.ProcessGroup) -> None:
+    Over two groups of the same two, one for each direction, as runs do.
+    """
+
+    def __init__(self, size_bytes: int, *, group: dist.ProcessGroup, upward: dist.ProcessGroup) -> None:
         self._group = group
         first = dist.get_rank(group) == 0
         self._values = torch.ones(-(-size_bytes // 4))
         keys: list[Key] = [(forward, 0, 0, 0, 0) for forward in (True, False)]
         self._mine, self._theirs = keys if first else keys[::-1]
         routes = {
-            key: Route(1 if first else 0, number * MAX_TENSORS, "a message of the measurement")
+            key: Route(1 if first else 0, number * MAX_TENSORS, "a message of the measurement", not key[0])
             for number, key in enumerate(keys)
         }
-        self._transport = GlooTransport(Channels(routes), group=group)
+        self._transport = GlooTransport(Channels(routes), group=group, upward=upward)
         spec = Spec(tuple(self._values.shape), torch.float32, False)
         self._transport.expect(dict.fromkeys(keys, (spec,)))
         self._work = Computation()

@@ -35,12 +35,17 @@ class Overlapped:
 
 
 def measure_messages(
-    sizes: Sequence[int], where: Where, *, group: dist.ProcessGroup, budget_s: float
+    sizes: Sequence[int],
+    where: Where,
+    *,
+    group: dist.ProcessGroup,
+    upward: dist.ProcessGroup,
+    budget_s: float,
 ) -> list[Overlapped]:
-    """Between the two members of a group; `budget_s` for each size and way."""
+    """Between the two members of both groups; `budget_s` for each size and way."""
     found = []
     for size in _some([size for size in sizes if size <= LARGEST_MESSAGE_BYTES] or sizes):
-        exchange = Exchange(size, group=group)
+        exchange = Exchange(size, group=group, upward=upward)
         ways: dict[Beside, Callable[[float], Rounds]] = {
             "exposed": exchange.exposed,
             "hidden": exchange.hidden,

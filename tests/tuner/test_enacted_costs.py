@@ -1,6 +1,6 @@
 """What do the costs of a configuration know of communication beside computation?"""
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -31,11 +31,13 @@ def overlapped(**changes: Any) -> ClusterProfile:
     return cluster.model_copy(update={"link": link})
 
 
-def costs_on(cluster: ClusterProfile, schedule: str) -> OperationCosts:
+def costs_on(
+    cluster: ClusterProfile, schedule: str, recompute: Literal["none", "layer"] = "none"
+) -> OperationCosts:
     """Of two pipelines of two ranks."""
     request = make_request(cluster=inline(cluster), devices=4, schedules=[schedule], mini_batch_size=16)
     configuration = Configuration(
-        schedule=schedule, width=2, depth=2, micro_batch_size=2, micro_batches=4, recompute="none",
+        schedule=schedule, width=2, depth=2, micro_batch_size=2, micro_batches=4, recompute=recompute,
         chunks=SCHEMES[schedule].chunks,
     )  # fmt: skip
     return expect(request, configuration, library).costs
@@ -78,3 +80,13 @@ def test_a_plan_says_what_was_measured_beside_computation() -> None:
     predicted = slowed.chosen.predicted
     assert sum(predicted.breakdown.model_dump().values()) == pytest.approx(predicted.iteration_s)
     assert predicted.iteration_s >= plain.chosen.predicted.iteration_s
+
+
+def test_what_the_own_runtime_does_beyond_a_plan_is_expected_of_a_run() -> None:
+    """A collective of tied parameters takes its latency, and recompute=layer runs all layers again."""
+    cluster = make_cluster(node_devices=8, collective=(0.5, 1e30))
+    none, layer = (costs_on(cluster, "chimera", recompute=recompute) for recompute in ("none", "layer"))
+    assert none.sync_s[2:].tolist() == [2 * 2 * 0.5]  # 2·log2(r)·α over r = 4 replicas
+    assert (none.recompute_s == 0).all()
+    assert layer.recompute_s == pytest.approx(layer.forward_s)
+    assert layer.backward_s == pytest.approx(none.backward_s + none.forward_s)
