@@ -156,12 +156,13 @@ def measured_cluster() -> ClusterProfile:
 
 def describe(overlap: Overlap) -> str:
     """In the words of the links alone."""
-    p2p, collective = overlap.p2p, overlap.collective
+    p2p, collective = (
+        f"{link.latency_s * 1e6:.0f} µs and {link.bandwidth_bytes_per_s / 1e9:.2f} GB/s"
+        for link in (overlap.p2p, overlap.collective)
+    )
     return (
-        f"{p2p.latency_s * 1e6:.0f} µs and {p2p.bandwidth_bytes_per_s / 1e9:.2f} GB/s, collectives "
-        f"{collective.latency_s * 1e6:.0f} µs and {collective.bandwidth_bytes_per_s / 1e9:.2f} GB/s; it takes "
-        f"{overlap.slow_down:.0%} longer beside these, and {overlap.occupancy_s * 1e6:.0f} µs at each end of a "
-        "message"
+        f"{p2p}, collectives {collective}; it takes {overlap.slow_down:.0%} longer beside these, and "
+        f"{overlap.occupancy_s * 1e6:.0f} µs at each end of a message"
     )
 
 
