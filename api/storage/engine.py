@@ -1,5 +1,8 @@
 """How is each of the two databases opened?"""
 
+import os
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +97,8 @@ def _open_sqlite(url: URL) -> Engine:
         )
     _make_folder(Path(str(url.database)))
     engine = create_engine(url, connect_args={"timeout": SQLITE_BUSY_S}, hide_parameters=True)
+    if "uri" not in url.query:
+        event.listen(engine, "do_connect", partial(_create, Path(str(url.database))))
     event.listen(engine, "connect", _set_pragmas)
     event.listen(engine, "begin", _begin)
     return engine
@@ -107,6 +112,12 @@ def _make_folder(file: Path) -> None:
             f"the folder of the database, {file.parent}, cannot be made: {error.strerror}. "
             "Set CHIMERA_DATABASE_URL to a place that can be written"
         ) from None
+
+
+def _create(file: Path, *_: Any) -> None:
+    """Other users of the host read nothing of a new database; SQLite gives its other files the same mode."""
+    with suppress(OSError):
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _set_pragmas(connection: Any, _entry: ConnectionPoolEntry) -> None:

@@ -136,6 +136,8 @@ def test_sqlite_is_migrated_when_it_is_opened(tmp_path: Path) -> None:
             session.scalar(text(f"PRAGMA {name}")) for name in ("journal_mode", "foreign_keys", "synchronous")
         ]
     assert modes == ["wal", 1, 1]
+    files = list((tmp_path / "deep" / "down").iterdir())
+    assert {oct(file.stat().st_mode & 0o777) for file in files} == {"0o600"}
     database.close()
 
 
