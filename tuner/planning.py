@@ -17,6 +17,7 @@ from tuner.families.left_out import left_out
 from tuner.inputs import Library, PlanInputs
 from tuner.network import overlap_notes
 from tuner.plan import Candidate, Chosen, ClusterNote, ModelNote, Plan, ProvenanceNote
+from tuner.plausibility import link_doubts
 from tuner.posing import pose
 from tuner.ranking import MOST_OVER, Ranked, Ranking
 from tuner.remedy import smallest_change
@@ -207,7 +208,10 @@ def _provenance(
 ) -> ProvenanceNote:
     sizes = found.fitting[0].evaluated.micro_batch_sizes[[found.fitting[0].index]] if found.fitting else None
     sources = evaluator.layers.sources(sizes)
-    notes = [*sources.notes, *assumed(inputs.request), *_left_out(inputs), *overlap_notes(inputs.cluster)]
+    notes = [*sources.notes, *assumed(inputs.request)]
+    notes += [*link_doubts(inputs.cluster), *overlap_notes(inputs.cluster)]
+    if isinstance(inputs.request.model, InlineModel):
+        notes += left_out(inputs.request.model.config or {}, inputs.description)
     if inputs.cluster.node.accelerator != inputs.accelerator.name:
         notes.append(
             f"links and software of {inputs.cluster.name} were given for {inputs.cluster.node.accelerator}, "
@@ -236,15 +240,4 @@ def _provenance(
         | ({} if profile is None else {"profile": profile.fingerprint()})
         | ({} if calibration is None else {"calibration": calibration.fingerprint()}),
         notes=tuple(notes),
-    )
-
-
-def _left_out(inputs: PlanInputs) -> list[str]:
-    """What the model's own config.json says beyond what was planned."""
-    model, description = inputs.request.model, inputs.description
-    config = model.config if isinstance(model, InlineModel) else None
-    if config is None:
-        return []
-    return list(
-        left_out(config, sequence_length=description.sequence_length, precision=description.precision)
     )

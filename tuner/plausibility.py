@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
+from profiles.cluster import ClusterProfile
 from profiles.model import Layer
 from profiles.timings import TypeTimings
 
@@ -19,6 +20,23 @@ FALL = 0.9
 
 FURTHEST = 100.0
 """Between an iteration and its prediction: units are 1,000 or so many tokens apart, models less."""
+
+
+SLOWEST_LINK = 1e6
+FASTEST_LINK = 1e14
+"""Bytes a second: Gbit/s and GB/s under that name are below, bytes of a rack above."""
+LONGEST_LATENCY_S = 1.0
+
+
+def link_doubts(cluster: ClusterProfile) -> Iterator[str]:
+    """Sentences about links that cannot be in bytes a second, or in seconds."""
+    for place, link in (("inside a node", cluster.node.link), ("between nodes", cluster.link)):
+        for use, transfer in () if link is None else (("p2p", link.p2p), ("collective", link.collective)):
+            where = f"{use} {place} of {cluster.name}"
+            if not SLOWEST_LINK < transfer.bandwidth_bytes_per_s < FASTEST_LINK:
+                yield f"{where} moves {transfer.bandwidth_bytes_per_s:,.4g} bytes a second: is it in bytes?"
+            if transfer.latency_s > LONGEST_LATENCY_S:
+                yield f"{where} has a latency of {transfer.latency_s:,.4g} s: is it in seconds?"
 
 
 def iteration_doubt(what: str, *, measured_s: float, predicted_s: float) -> str | None:

@@ -1,4 +1,4 @@
-"""Does a plan say what of a config.json it does not go by?"""
+"""Does a plan say what of a config.json it does not go by, and what of a cluster cannot be?"""
 
 from typing import Any
 
@@ -30,3 +30,20 @@ def test_what_a_plan_does_not_go_by_is_said(changes: dict[str, Any], said: list[
     notes = answer(read_request(asked), library).provenance.notes
     assert len(notes) == len(said)
     assert all(words in note for words, note in zip(said, notes, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("transfer", "said"),
+    [
+        ({"latency_s": 5e-6, "bandwidth_bytes_per_s": 400.0}, "400 bytes a second"),
+        ({"latency_s": 5.0, "bandwidth_bytes_per_s": 5e10}, "latency of 5 s"),
+    ],
+)
+def test_links_in_other_units_are_doubted(transfer: dict[str, float], said: str) -> None:
+    """Gigabits under the name of bytes, microseconds under that of seconds."""
+    cluster = library.load_cluster("dgx-h100").model_dump(mode="json", exclude_none=True)
+    cluster["link"]["p2p"] = transfer
+    asked = {"model": "gpt2-small", "cluster": {"document": cluster}, "devices": 2, "mini_batch_size": 8}
+    (note,) = answer(read_request(asked), library).provenance.notes
+    assert note.startswith("p2p between nodes of dgx-h100")
+    assert said in note

@@ -3,17 +3,19 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from profiles.model import ModelDescription
+
 _HEADS = ("ForCausalLM", "LMHeadModel", "ForPreTraining", "ForMaskedLM", "DoubleHeadsModel")
 _STRETCHED = ("rope_scaling", "rope_parameters")
 _MOST_QUOTED = 60
 
 
-def left_out(config: Mapping[str, Any], *, sequence_length: int, precision: str) -> Iterator[str]:
+def left_out(config: Mapping[str, Any], description: ModelDescription) -> Iterator[str]:
     """Quantized weights, another head than the one over the vocabulary, and positions that run out."""
     if config.get("quantization_config"):
         yield (
             "the config.json is of quantized weights (quantization_config): what is planned is training of "
-            f"all weights in {precision}"
+            f"all weights in {description.precision}"
         )
     architecture = _first_word(config.get("architectures"))
     if architecture is not None and not architecture.endswith(_HEADS):
@@ -21,11 +23,11 @@ def left_out(config: Mapping[str, Any], *, sequence_length: int, precision: str)
             f"the config.json is of a {architecture[:_MOST_QUOTED]!r}: what is planned has a head over the "
             "vocabulary and its loss"
         )
-    most = config.get("max_position_embeddings")
+    most, length = config.get("max_position_embeddings"), description.sequence_length
     stretched = any(config.get(name) for name in _STRETCHED)
-    if isinstance(most, int) and not stretched and 0 < most < sequence_length:
+    if isinstance(most, int) and not stretched and 0 < most < length:
         yield (
-            f"a sequence of {sequence_length:,} tokens is longer than the {most:,} positions that the "
+            f"a sequence of {length:,} tokens is longer than the {most:,} positions that the "
             "config.json is made for (max_position_embeddings)"
         )
 
