@@ -88,6 +88,23 @@ def test_a_study_survives_being_killed_at_every_write(
     check(service, client.get(study["links"]["self"]).json(), trials=TRIALS)
 
 
+def test_a_study_that_is_planned_when_the_service_stops_goes_on_in_the_next(
+    sqlite_service: Service, clock: Clock
+) -> None:
+    """It stays where it is, and does not fail of it."""
+    settings = sqlite_service.settings.model_copy(update={"work_in": "processes"})
+    stopping = replace(sqlite_service, settings=settings)
+    stopping.computing.close()
+    pool, client = Pool(stopping), connect(sqlite_service)
+    pool.connect()
+    study = client.post("/v1/studies", json=MEASURED).json()["links"]["self"]
+    assert pool.work() == 2
+    assert client.get(study).json()["status"] == "searching"
+    clock.forward(seconds=61)
+    settle(sqlite_service)
+    assert client.get(study).json()["status"] == "measuring"
+
+
 def waits(service: Service, study_id: str) -> bool:
     """Whether the study has not ended."""
     with service.database.reading() as session:
