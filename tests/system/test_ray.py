@@ -20,7 +20,9 @@ import pytest
 
 from tests.cli.command import Result, finish, start
 from tests.executor.launchers.remains import MARK, Remains
+from tests.system.by_launcher import check_tuning, check_worker
 from tests.system.ray_site import ray_site
+from tests.system.site import Site as Service
 
 pytestmark = [
     pytest.mark.long,
@@ -58,9 +60,13 @@ class Site:
             assert time.monotonic() < deadline, f"not so after {WAIT_S} s; {self.ours()}"
             time.sleep(0.1)
 
+    def ranks(self) -> int:
+        """How many have begun."""
+        return sum("placed_rank" in command for command in self.ours().values())
+
     def wait_for_ranks(self, ranks: int) -> None:
         """Until so many have begun."""
-        self.wait_for(lambda: sum("placed_rank" in command for command in self.ours().values()) >= ranks)
+        self.wait_for(lambda: self.ranks() >= ranks)
 
 
 @pytest.fixture(scope="module")
@@ -163,6 +169,17 @@ def test_a_gang_for_which_there_is_no_room_is_told_what_is_missing(site: Site, t
     assert "had no room within 2 s" in told(late)["failure"]["message"]
     assert "= 2 now, 4 when idle" in told(late)["failure"]["message"]
     assert "missing now: 2" in told(late)["failure"]["message"]
+
+
+def test_a_tuning_is_run_by_ray(site: Site, tmp_path: Path) -> None:
+    """Of a model with weights, in actors."""
+    check_tuning("ray", "--ray-address", site.address, folder=tmp_path, environment=dict(os.environ))
+
+
+def test_a_worker_runs_and_cancels_trials_by_ray(site: Site, sqlite_site: Service) -> None:
+    """`chimera worker`, with the devices that it is told of."""
+    where = ("--ray-address", site.address)
+    check_worker(sqlite_site, "ray", *where, environment=dict(os.environ), ranks=site.ranks)
 
 
 def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path) -> None:

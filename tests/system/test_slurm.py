@@ -17,14 +17,11 @@ from uuid import uuid4
 
 import pytest
 
-from executor.launchers.wanted import Wanted
-from executor.worker.job_process import Stop, do_job
 from tests.cli.command import Result, finish, start
 from tests.executor.launchers.remains import MARK, Remains
-from tests.executor.worker.factories import EMULATED as EMULATED_JOB
-from tests.executor.worker.factories import here, job_of
+from tests.system.by_launcher import check_tuning, check_worker
+from tests.system.site import Site as Service
 from tests.system.slurm_site import GPUS, missing_programs, slurm_site
-from tuner.messages import Cancelled, Done, JobKind
 
 pytestmark = [
     pytest.mark.long,
@@ -36,6 +33,7 @@ pytestmark = [
 ]
 
 WAIT_S = 240.0
+GPU_EACH = ("--gpus-per-rank", "1")
 EMULATED = ("--emulate", "forward_s=0.01,backward_s=0.02", "--micro-batches", "4", "--schedule", "dapple")
 
 
@@ -51,11 +49,14 @@ class Site:
         self, *options: str, depth: int = GPUS, iterations: int = 2, run: tuple[str, ...] = EMULATED
     ) -> "subprocess.Popen[str]":
         """Start a run there, with a GPU for each rank."""
-        words = ("run", "--launcher", "slurm", "--json", "--gpus-per-rank", "1", *run, *options)
+        words = ("run", "--launcher", "slurm", "--json", *GPU_EACH, *run, *options)
         layout = ("--depth", str(depth), "--iterations", str(iterations))
-        environment = dict(os.environ) | self.environment | {MARK: self.remains.mark}
-        environment |= {"CHIMERA_SHARED_FOLDER": str(self.shared), "TMPDIR": str(self.shared)}
-        return start(*words, *layout, cwd=self.shared.parent, environment=environment)
+        return start(*words, *layout, cwd=self.shared.parent, environment=self.surroundings())
+
+    def surroundings(self) -> dict[str, str]:
+        """The environment in which commands find this Slurm, and leave nothing elsewhere."""
+        own = {MARK: self.remains.mark, "CHIMERA_SHARED_FOLDER": str(self.shared), "TMPDIR": str(self.shared)}
+        return dict(os.environ) | self.environment | own
 
     def ask(self, *command: str) -> str:
         """What a command of Slurm says."""
@@ -69,10 +70,13 @@ class Site:
             assert time.monotonic() < deadline, f"not so after {WAIT_S} s; {self.left()}"
             time.sleep(0.1)
 
+    def ranks(self) -> int:
+        """How many have begun."""
+        return sum("placed_rank" in command for command in self.remains.processes().values())
+
     def wait_for_ranks(self, ranks: int) -> None:
         """Until so many have begun."""
-        processes = self.remains.processes
-        self.wait_for(lambda: sum("placed_rank" in command for command in processes().values()) >= ranks)
+        self.wait_for(lambda: self.ranks() >= ranks)
 
     def left(self) -> list[str]:
         """Jobs, processes and files."""
@@ -167,20 +171,11 @@ def test_an_option_that_slurm_does_not_know_is_told_in_its_words(site: Site) -> 
     assert "invalid partition" in told(result)["failure"]["message"].lower()
 
 
-def test_a_worker_runs_and_cancels_trials_under_slurm(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On devices that are Slurm's, not its own machine's."""
-    for name, value in (site.environment | {MARK: site.remains.mark}).items():
-        monkeypatch.setenv(name, value)
-    wanted = Wanted(gpus_per_rank=1, slurm_folder=str(site.shared))
-    surroundings = here(launcher="slurm", wanted=wanted)
-    done = do_job(job_of(JobKind.TRIAL, EMULATED_JOB), surroundings, watch=lambda: None, tell=lambda _: None)
-    assert isinstance(done.outcome, Done), done
-    assert done.outcome.result["status"] == "ok"
+def test_a_tuning_is_run_by_slurm(site: Site, tmp_path: Path) -> None:
+    """Of a model with weights, in jobs of their own."""
+    check_tuning("slurm", *GPU_EACH, folder=tmp_path, environment=site.surroundings())
 
-    def watch() -> Stop | None:
-        begun = any("placed_rank" in command for command in site.remains.processes().values())
-        return Stop.CANCELLED if begun else None
 
-    long = EMULATED_JOB | {"iterations": 5000}
-    ending = do_job(job_of(JobKind.TRIAL, long), surroundings, watch=watch, tell=lambda _: None)
-    assert isinstance(ending.outcome, Cancelled)
+def test_a_worker_runs_and_cancels_trials_under_slurm(site: Site, sqlite_site: Service) -> None:
+    """`chimera worker`, on devices that are Slurm's, not its own machine's."""
+    check_worker(sqlite_site, "slurm", *GPU_EACH, environment=site.surroundings(), ranks=site.ranks)
