@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,7 +76,7 @@ class Baselines:
         names = [model.name for model in self.asked.models]
         kept = [found.get(name) or (before.find(name) if before else None) for name in names]
         document = write_baseline(tuple(record for record in kept if record))
-        write_whole(self.file, document.to_json() + "\n")
+        write_whole(self.file, _readable(document) + "\n")
         count = len(document.models)
         models = f"{count} model{'s' * (count != 1)}"
         click.echo(f"Wrote the baseline of {models} to {self.file.name}: commit it", err=True)
@@ -111,6 +112,15 @@ def choose(
         against=against,
         name=stored if accept or against is None else against,
     )
+
+
+def _readable(document: Baseline) -> str:
+    """In lines, since it is kept in a repository and looked at in reviews; where it is long, in one."""
+    from profiles.document import MAX_DOCUMENT_BYTES
+
+    text = document.to_json()
+    lines = json.dumps(json.loads(text), indent=1)
+    return lines if len(lines) < MAX_DOCUMENT_BYTES else text
 
 
 def _read(path: Path, *, accept: bool) -> Baseline | None:

@@ -111,7 +111,8 @@ def test_a_damaged_baseline_is_refused_and_can_be_accepted_anew(chimera: Shell, 
     """As after a merge of two branches."""
     assert chimera("ci", "--accept").code == 0
     baseline = folder / "chimera-baseline.json"
-    baseline.write_text(baseline.read_text().replace('"devices":"4"', '"devices":"5"'))
+    baseline.write_text(baseline.read_text().replace('"devices": "4"', '"devices": "5"'))
+    assert max(len(line) for line in baseline.read_text().splitlines()) < 200
     result = chimera("ci")
     assert (result.code, result.out) == (2, "")
     assert "edited or merged by hand" in result.err
