@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from profiles.calibration import Calibration
 from profiles.cluster import ClusterProfile
+from profiles.model import ModelDescription
 from profiles.timings import Profile
 from tuner.errors import RequestError
 from tuner.estimate import describe
@@ -17,6 +18,13 @@ from tuner.inputs import Library
 from tuner.plan import Candidate, Plan, PlanPart
 from tuner.planning import answer
 from tuner.request import PlanRequest, read_request
+
+_SIZES = {
+    "--hidden-size": "hidden_size",
+    "--num-attention-heads": "heads",
+    "--ffn-hidden-size": "intermediate_size",
+}
+"""Flags that say what a block's shape has."""
 
 
 class Comparison(PlanPart):
@@ -99,6 +107,17 @@ def _check_layers(flags: Flags, now: Plan) -> None:
         )
 
 
+def _check_sizes(flags: Flags, description: ModelDescription) -> None:
+    """Raise ImportedError where flags and the model that was named tell of two models."""
+    shape = next(layer.shape for layer in description.layers if layer.kind == "block")
+    for flag, key in _SIZES.items():
+        if flags.has(flag) and key in shape and flags.count(flag) != shape[key]:
+            raise ImportedError(
+                f"{flag} is {flags.text(flag)}, and that of {description.name} is {shape[key]}: leave "
+                "--model out, or give the one that is run"
+            )
+
+
 def _question(
     flags: Flags, run: MegatronRun, asked: dict[str, Any], *, devices: int, library: Library
 ) -> tuple[dict[str, Any], Profile | None]:
@@ -117,9 +136,11 @@ def _question(
         "search": asked.get("search") or "exhaustive",
         "top": 1,
     }
+    whole = _request(question)
+    if isinstance(whole.model, str) or run.sequence_length is not None:
+        _check_sizes(flags, _description(whole, library))
     if run.tensor_parallel == 1:
         return question, None
-    whole = _request(question)
     cluster = _cluster(whole, library)
     accelerator = library.load_accelerator(whole.accelerator or cluster.node.accelerator)
     profile = profile_of_rank(
@@ -143,7 +164,7 @@ def _cluster(request: PlanRequest, library: Library) -> ClusterProfile:
     return request.cluster.document
 
 
-def _description(request: PlanRequest, library: Library) -> Any:
+def _description(request: PlanRequest, library: Library) -> ModelDescription:
     model = request.model
     if isinstance(model, str):
         preset = library.load_model_preset(model)

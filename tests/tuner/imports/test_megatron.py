@@ -200,6 +200,13 @@ def test_dividing_layers_divides_memory_and_not_quite_time() -> None:
     assert 1 < speed < 4
 
 
+def test_flags_and_a_named_model_tell_of_one_model() -> None:
+    """Sizes that differ are refused before anything is predicted of the wrong one."""
+    assert compared(RUN, model="llama-2-7b").now
+    with pytest.raises(ImportedError, match=r"--hidden-size is 4096, and that of llama-2-13b is 5120"):
+        compared(RUN, model="llama-2-13b")
+
+
 def test_a_run_that_does_not_fit_is_told_with_its_reason() -> None:
     """There is no gain to tell, and still an answer."""
     found = compared(RUN.replace("--micro-batch-size 1", "--micro-batch-size 32"), devices=64)
