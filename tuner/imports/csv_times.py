@@ -18,7 +18,7 @@ _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 def read_csv(text: str, *, name: str, micro_batch_size: int | None = None) -> Iterator[LayerTime]:
     """The rows; `micro_batch_size` is theirs where there is no such column. Raises ImportedError."""
     rows = _cells(text, name)
-    header = next(rows, [])
+    header = [cell.lower().replace(" ", "_") for cell in next(rows, [])]
     if len(header) == 1 and (sign := next((sign for sign in ";\t" if sign in header[0]), None)):
         raise ImportedError(
             f"{name} has {'tabs' if sign != ';' else 'semicolons'} between its columns: write commas, and a "

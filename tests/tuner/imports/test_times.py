@@ -79,6 +79,13 @@ def test_a_table_that_says_too_little_is_refused(tiny: ModelDescription, text: s
         imported(tiny, list(read_csv(text, name="times.csv")))
 
 
+def test_a_header_may_be_written_in_capitals() -> None:
+    """And with blanks in place of underscores."""
+    text = "Layer,Micro batch size,Forward ms,Backward ms\nblock,2,1,3\n"
+    (time,) = read_csv(text, name="times.csv")
+    assert (time.micro_batch_size, time.forward_s, time.backward_s) == (2, 0.001, 0.003)
+
+
 def test_a_trace_of_a_real_model_gives_its_layers_times(tiny: ModelDescription, tmp_path: Path) -> None:
     """Ranges named as layers: each has the time of its forward and of the backward that belongs to it."""
     torch = pytest.importorskip("torch", reason="needs torch")
