@@ -36,6 +36,8 @@ class Batches:
         self.first_iteration = first_iteration
         self.pieces = pieces = micro_batches * width
         """Micro-batches of a mini-batch, over all groups."""
+        self.whole: tuple[Spec, ...] = ()
+        """Of the inputs of the first mini-batch, from which those of its micro-batches follow."""
         self._inputs: list[list[Tensors]] = []
         self._targets: list[list[Target]] = []
         self._counts: list[list[float]] = []
@@ -44,6 +46,7 @@ class Batches:
             _refuse_uneven((*tensors, targets), pieces=pieces)
             if any(tensor.device != device for tensor in (*tensors, targets)):
                 self._device = device
+            self.whole = self.whole or specs_of(tensors)
             cut = [torch.tensor_split(tensor, pieces) for tensor in tensors]
             self._inputs.append([tuple(piece[m] for piece in cut) for m in range(pieces)])
             answers = torch.tensor_split(targets, pieces)

@@ -44,6 +44,19 @@ class Recording:
         return self.moments.copy()
 
 
+class Unrecorded:
+    """For whom the moments do not matter."""
+
+    def reach(self, event: int) -> None:
+        """Nothing is kept."""
+
+    def begin(self, event: int) -> None:
+        """Nothing is kept."""
+
+    def end(self, event: int) -> None:
+        """Nothing is kept."""
+
+
 def count_events(program: Program, rank: int) -> int:
     """Steps of a rank that are not SEND or RECV."""
     compiled = compile_program(program)

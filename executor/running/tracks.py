@@ -7,7 +7,7 @@ from executor.running.assembly import Assembly, Place
 from executor.running.batches import Batches
 from executor.running.probing import Specs, message_specs, probe_cuts
 from executor.running.programs import backward_parts
-from executor.running.recording import Recording, count_events
+from executor.running.recording import Unrecorded
 from executor.running.runtime import Recorder, Runtime, Updates
 from executor.transport import Transport, make_transport
 from executor.works import Work
@@ -26,8 +26,8 @@ class Track:
     transport: Transport
     parts: int
     """Halves of a micro-batch that have graphs of their own."""
-    announced: tuple[Specs, ...] = ()
-    """The inputs of every micro-batch for which the transport has its buffers' shapes."""
+    announced: Specs | None = None
+    """The inputs of a mini-batch for whose micro-batches the transport has its buffers' shapes."""
 
 
 class Tracks:
@@ -58,16 +58,16 @@ class Tracks:
             transport=transport,
             collectives=assembly.synchronizer,
             updates=self._updates,
-            recorder=recorder or Recording(count_events(program, rank)),
+            recorder=recorder or Unrecorded(),
         )
         return Track(program, runtime, transport, backward_parts(program))
 
     def announce(self, track: Track, feed: Batches) -> None:
         """Agree on the shapes of all messages, if micro-batches of such shapes have not been seen before."""
-        inputs = tuple(feed.specs(number) for number in range(track.program.micro_batches))
-        if inputs == track.announced:
+        if feed.whole == track.announced:
             return
-        track.announced = inputs
+        track.announced = feed.whole
+        inputs = tuple(feed.specs(number) for number in range(track.program.micro_batches))
         cuts = {number: self._leaving(track, arriving) for number, arriving in enumerate(inputs)}
         track.transport.expect(message_specs(track.program, cuts, parts=track.parts))
 

@@ -30,7 +30,7 @@ class Training:
         *,
         around: Callable[[Updates], Updates] | None = None,
     ) -> None:
-        """`recorder` is for the program of one iteration; times are kept and dropped unless given.
+        """`recorder` is for the program of one iteration; no times are kept unless given.
 
         `around` gives the updates that programs call instead of the updater's own.
         """
