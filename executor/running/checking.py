@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf, isfinite, isnan
 
 import torch
 import torch.distributed as dist
@@ -26,11 +27,12 @@ class Check:
     largest: tuple[float, float, float] = (1.0, 1.0, 1.0)
 
     def passes(self, precision: Precision) -> bool:
-        """Whether all of it is rounding."""
+        """Whether all of it is rounding; what is infinite, or was no number, never is."""
         errors = (self.max_gradient_error, self.max_weight_error, self.loss_error)
         tolerance = TOLERANCES[precision]
         return all(
-            error <= tolerance * max(1.0, scale) for error, scale in zip(errors, self.largest, strict=True)
+            isfinite(error) and error <= tolerance * max(1.0, scale)
+            for error, scale in zip(errors, self.largest, strict=True)
         )
 
 
@@ -49,7 +51,7 @@ def compare(
     return Check(
         _largest_difference(gradients if gradient_factor is not None else {}, learnt.gradients),
         _largest_difference(state, learnt.weights),
-        max((abs(a - b) for a, b in pairs), default=0.0),
+        max((inf if isnan(a - b) else abs(a - b) for a, b in pairs), default=0.0),
         (_largest(learnt.gradients), _largest(learnt.weights), max(map(abs, learnt.losses), default=0.0)),
     )
 
