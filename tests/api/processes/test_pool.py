@@ -92,7 +92,7 @@ def test_answers_are_those_of_this_process_byte_for_byte(pool: Pool) -> None:
     rows = json.dumps(measurements())
     fitted = Calibration.model_validate_json(pool.call(fits.fit, [rows], []).content)
     questions = [
-        asked(**BERT, why="depth=8,schedule=dapple"),
+        asked(why="depth=2,schedule=dapple"),
         asked(**NO_FIT),
         asked(
             model={"config": config, "name": "µ"},
