@@ -30,7 +30,6 @@ from executor.measuring.overlaps import (
     measure_messages,
     read_overlap,
 )
-from executor.transport.loop_threads import let_computation_go_first
 from executor.trials.load import LoadMonitor
 
 BODY = "executor.measuring.links:run"
@@ -154,7 +153,6 @@ def _measure(plan: LinkPlan) -> dict[str, Any]:
         if len(ranks) < 2:
             continue
         pair, upward, everyone = (dist.new_group(members) for members in (ranks[:2], ranks[:2], ranks))
-        let_computation_go_first()
         if dist.get_rank() in ranks[:2]:
             timings += _messages(plan, where, group=pair)
             overlaps += measure_messages(

@@ -21,7 +21,6 @@ from executor.running.sharing import refuse_unsaid
 from executor.stages.stage import Stage
 from executor.stages.versioning import VersionedStage, weights_of
 from executor.transport import Backend
-from executor.transport.loop_threads import let_computation_go_first
 from executor.weights.groups import ParameterGroups
 from executor.weights.holdings import HeldStage, RankWeights, groups_of
 from executor.weights.precision import Numerics, Precision
@@ -113,7 +112,6 @@ class Assembly:
         self.upward = upward_group(ranks, own=self.layout.group) if self.backend == "gloo" else None
         """Of this pipeline group, over gloo: what goes to ranks of lower numbers; None for `transfers`."""
         self.groups = ParameterGroups(self.program.placement, ranks=ranks, tied=groups_of(self._tied))
-        let_computation_go_first()
         held = [self._hold(layers, *place) for place in self._places()]
         self.held = tuple(held)
         equalise(held, groups=self.groups, tied=self._tied)
