@@ -134,15 +134,15 @@ def _lifespan(running: Service) -> Callable[[FastAPI], AbstractAsyncContextManag
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         upkeep = asyncio.create_task(tidy_forever(running))
+        running.computing.begin()
         yield
         running.bell.close()
         running.effort.close()
+        running.computing.close()
         upkeep.cancel()
-        running.computing.begin()
         with suppress(asyncio.CancelledError):
             await upkeep
         running.database.close()
-        running.computing.close()
 
     return lifespan
 
