@@ -9,8 +9,8 @@ to collectives.
 
 Then a perceptron of 2.1 million weights over links of 100 MB/s, which collectives are held to: the speed-up
 over no compression, measured beside what the model says: the iteration without any transport; what
-compressing its gradients takes in these processes before, between and after collectives, each part as long as
-on its slowest rank, for there they wait for each other; and every collective as the model has it, with the
+compressing its gradients takes in these processes before, between and after collectives, each part until the
+last rank has done it, for there they wait for each other; and every collective as the model has it, with the
 model's volume and the latency that `chimera links` would measure here. Limit: 10 %.
 """
 
@@ -26,7 +26,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from benchmarks.compression_parts import Silent, Watched, wake
+from benchmarks.compression_parts import Silent, Span, Watched, lasted_s, wake
 from executor.measuring.links import Operation
 from executor.models.loss import cross_entropy
 from executor.running.assembly import Assembly, Settings
@@ -177,8 +177,8 @@ def large(seed: int) -> list[nn.Module]:
 BIG = Task(large, labelled, lambda weights: torch.optim.SGD(weights, lr=0.01))
 
 
-def iterate(_rank: int, _world_size: int, how: str | None) -> list[float]:
-    """Seconds of steps over the slow link; None is without transport."""
+def iterate(_rank: int, _world_size: int, how: str | None) -> list[Span]:
+    """Steps over the slow link; None is without transport."""
     silent = how is None
     link = None if silent else LINK_BYTES_PER_S
     assembly = assembled(BIG, 0, compression=how or "none", link_bytes_per_s=link)
@@ -188,34 +188,34 @@ def iterate(_rank: int, _world_size: int, how: str | None) -> list[float]:
     batch, taken = labelled(0), []
     for _ in range(UNTIMED_STEPS + TIMED_STEPS):
         dist.barrier()
-        start_s = time.perf_counter()
+        begun_s = time.monotonic()
         training.run([batch])
-        taken.append(time.perf_counter() - start_s)
+        taken.append((begun_s, time.monotonic()))
     assembly.close()
     return taken[UNTIMED_STEPS:]
 
 
-def parts(_rank: int, _world_size: int, how: str) -> list[list[float]]:
-    """Of every step the seconds of what compressing its gradients takes."""
+def parts(_rank: int, _world_size: int, how: str) -> list[list[Span]]:
+    """Of every step what compressing its gradients takes."""
     if how == "none":
-        return [[0.0]] * TIMED_STEPS
+        return [[(0.0, 0.0)]] * TIMED_STEPS
     assembly = assembled(BIG, 0, compression=how)
-    assembly.synchronizer.compressor = watched = Watched(how)
+    assembly.synchronizer.compressor = compressor = Watched(how)
     training, batch = Training(assembly), labelled(0)
     for _ in range(UNTIMED_STEPS + TIMED_STEPS):
         training.run([batch])
     assembly.close()
-    return watched.steps_s[UNTIMED_STEPS:]
+    return compressor.watched[UNTIMED_STEPS:]
 
 
-def quickest(ranks: list[list[float]]) -> float:
-    """The step that was disturbed least: of each its slowest rank."""
-    return min(map(max, zip(*ranks, strict=True)))
+def quickest_s(ranks: list[list[Span]]) -> float:
+    """The step that was disturbed least."""
+    return min(map(lasted_s, zip(*ranks, strict=True)))
 
 
-def quickest_parts(ranks: list[list[list[float]]]) -> list[float]:
-    """Of the step that was disturbed least the parts, each on its slowest rank."""
-    steps = [list(map(max, zip(*parts, strict=True))) for parts in zip(*ranks, strict=True)]
+def quickest_parts_s(ranks: list[list[list[Span]]]) -> list[float]:
+    """The parts of the step that was disturbed least."""
+    steps = [list(map(lasted_s, zip(*step, strict=True))) for step in zip(*ranks, strict=True)]
     return min(steps, key=sum)
 
 
@@ -243,9 +243,9 @@ def speed_up(ranks: Ranks) -> bool:
     good, first = True, (0.0, 0.0)
     for how in NAMES:
         # The machine may be busier at one time than at another: everything of a row is taken together.
-        rest_s = quickest(ranks.run(iterate, None, timeout=300.0))
-        measured_s = quickest(ranks.run(iterate, how, timeout=300.0))
-        parts_s = quickest_parts(ranks.run(parts, how, timeout=300.0))
+        rest_s = quickest_s(ranks.run(iterate, None, timeout=300.0))
+        measured_s = quickest_s(ranks.run(iterate, how, timeout=300.0))
+        parts_s = quickest_parts_s(ranks.run(parts, how, timeout=300.0))
         carried_s = wires_s(ranks, how, elements)
         predicted_s = rest_s + sum(parts_s) + sum(carried_s)
         first = first if any(first) else (measured_s, predicted_s)

@@ -1,8 +1,12 @@
-"""What does compressing take, part by part, where ranks meet instead of waiting for links?"""
+"""What does compressing take, part by part, where ranks meet instead of waiting for links?
+
+All ranks are processes of one machine, and its monotonic clock is theirs together: something has taken from
+when the first of them began until the last one ended. A rank that has to wait for a processor begins late.
+"""
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch.distributed as dist
@@ -16,6 +20,10 @@ from tuner.compression import read_compression
 
 LATENCY_BUDGET_S = 0.1
 FEW_BYTES = 4
+
+
+Span = tuple[float, float]
+"""When a rank began and ended something, on the monotonic clock."""
 
 
 class Silent(Wire):
@@ -41,18 +49,18 @@ class Meeting(Wire):
 
     def __init__(self) -> None:
         super().__init__()
-        self.parts_s: list[float] = []
+        self.parts: list[Span] = []
         self._since_s = 0.0
         self._carrier = Wire()
 
     def begin(self) -> None:
         """Meet, and start the clock."""
         dist.barrier()
-        self._since_s = time.perf_counter()
+        self._since_s = time.monotonic()
 
     def end(self) -> None:
         """A part has ended."""
-        self.parts_s.append(time.perf_counter() - self._since_s)
+        self.parts.append((self._since_s, time.monotonic()))
 
     def all_reduce(self, tensor: Tensor, process_group: dist.ProcessGroup) -> Any:
         """Later."""
@@ -80,12 +88,12 @@ class Watched(Compressor):
     def __init__(self, how: str) -> None:
         self._meeting = Meeting()
         super().__init__(read_compression(how), wire=self._meeting)
-        self.steps_s: list[list[float]] = []
-        """Of every step the seconds before, between and after its collectives."""
+        self.watched: list[list[Span]] = []
+        """Of every step what is before, between and after its collectives."""
 
     def start(self, *what: Any, **more: Any) -> Any:
         """The first part begins."""
-        self._meeting.parts_s = []
+        self._meeting.parts = []
         self._meeting.begin()
         return super().start(*what, **more)
 
@@ -93,7 +101,7 @@ class Watched(Compressor):
         """The last part ends."""
         super().settle(stepped=stepped)
         self._meeting.end()
-        self.steps_s.append(self._meeting.parts_s)
+        self.watched.append(self._meeting.parts)
 
 
 def wake(_rank: int, world_size: int, operation: Operation) -> float:
@@ -103,3 +111,9 @@ def wake(_rank: int, world_size: int, operation: Operation) -> float:
         return 0.0
     rounds = COLLECTIVES[operation](values_of(FEW_BYTES, world_size), group=group)
     return statistics.median(timed(rounds, group=group, budget_s=LATENCY_BUDGET_S))
+
+
+def lasted_s(ranks: Iterable[Span]) -> float:
+    """From when the first rank began until the last one ended."""
+    begun, ended = zip(*ranks, strict=True)
+    return float(max(ended) - min(begun))
