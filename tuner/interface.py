@@ -30,7 +30,7 @@ Json = Mapping[str, Any]
 AnyDocument = TypeVar("AnyDocument", bound=Document)
 
 
-def plan(model: str | Json | Profile | PlanRequest, /, **options: Any) -> Plan:
+def plan(model: str | Json | Profile | PlanRequest, **options: Any) -> Plan:
     """Choose width, depth, micro-batch size and schedule, as `chimera plan` does.
 
     `model` is a preset's name, a parsed config.json of Hugging Face or a profile; or a whole request. The
@@ -52,7 +52,7 @@ def plan(model: str | Json | Profile | PlanRequest, /, **options: Any) -> Plan:
     return answer(read_request(asked), library, profile=profile, calibration=used)
 
 
-def simulate(schedule: str, /, **options: Any) -> Simulation:
+def simulate(schedule: str, **options: Any) -> Simulation:
     """Simulate one schedule on equal stages, with the options of `chimera simulate`."""
     return run(
         read_simulation({"schedule": schedule} | {name: _plain(value) for name, value in options.items()})

@@ -76,6 +76,7 @@ def test_a_plan_is_that_of_the_command_line(capsys: pytest.CaptureFixture[str]) 
     answer = plan("bert-48", **BERT)
     assert answer.model_dump(mode="json") == told
     assert plan({"model": "bert-48", **BERT}) == plan(read_request({"model": "bert-48", **BERT})) == answer
+    assert plan(model="bert-48", **BERT) == answer
     assert export(answer, "env").startswith("export CHIMERA_SCHEDULE=")
 
 
@@ -102,7 +103,7 @@ def test_a_score_takes_a_document_or_its_name() -> None:
 
 def test_a_simulation_draws_itself() -> None:
     """Figures as of `chimera simulate`, every operation with its name, and other forms of the timeline."""
-    simulation = simulate("dapple", depth=2, micro_batches=3)
+    simulation = simulate(schedule="dapple", depth=2, micro_batches=3)
     assert simulation.makespan == (3 + 1) * 3
     text = check_html(simulation)
     assert text.count("<rect") == 2 * 2 * 3
