@@ -70,7 +70,7 @@ class Job:
         """Exit code and answer of `chimera ci`."""
         for name, value in environment.items():
             self.patch.setenv(name, value)
-        result = self.chimera("ci", "--json", "--patience", "0", *options)
+        result = self.chimera("ci", "--json", "--patience", "30", *options)
         assert result.out, result.err
         return result.code, json.loads(result.out)
 
@@ -128,10 +128,11 @@ def test_a_service_that_does_not_answer_fails_nothing_unless_it_is_required(
     assert "scope submit" in answer["problems"][0]
     sqlite_site.kill_api()
     (folder / "kept.json").unlink()
-    code, answer = check(environment, "--upload")
+    at_once = ("--patience", "0")
+    code, answer = check(environment, "--upload", *at_once)
     assert (code, answer["models"][0]["status"], len(answer["problems"])) == (0, "not_comparable", 1)
-    assert check(environment, "--require-service")[0] == 3
-    code, answer = check(environment, "--accept")
+    assert check(environment, "--require-service", *at_once)[0] == 3
+    code, answer = check(environment, "--accept", *at_once)
     assert (code, answer["accepted"]) == (3, False)
     assert not (folder / "kept.json").exists()
 
