@@ -97,7 +97,8 @@ def _variables(text: str) -> tuple[dict[str, str], tuple[str, ...]]:
         found[name] = _from_before(name, value.strip("\"'"), before)
         if len(found[name]) > MOST_CHARACTERS:
             raise ImportedError(f"filled in, ${name[:60]} has more than {MOST_CHARACTERS:,} characters")
-        if before is not None and before not in found[name]:
+        from_itself = any(name in {one, other} for one, _, other in _VARIABLE.findall(value))
+        if before not in {None, found[name]} and not from_itself:
             told = f"{name[:60]} is set more than once: {found[name][:60]!r}, the last, is taken"
             doubts[name] = f"{told}, whatever conditions the script has"
     return found, tuple(doubts.values())
