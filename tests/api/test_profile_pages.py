@@ -12,6 +12,16 @@ from tests.api.conftest import TINY, Clock, connect
 from tests.api.life.pool import LINK, profile
 from tests.api.page import Page
 
+OVERLAP = {
+    "slow_down": 0.4,
+    "slow_down_spread": 0.05,
+    "collective": {"latency_s": 0.001, "bandwidth_bytes_per_s": 5e8},
+    "p2p": {"latency_s": 0.0003, "bandwidth_bytes_per_s": 1e9},
+    "occupancy_s": 0.0001,
+    "repeats": 9,
+}
+"""Of a link, beside computation."""
+
 
 def measured(**environment: Any) -> dict[str, Any]:
     """The profile with a machine, spreads and measured bytes."""
@@ -98,12 +108,14 @@ def test_a_posted_cluster_shows_what_was_measured_of_its_links(sqlite_service: S
     client = connect(sqlite_service)
     assert "None yet" in Page(client.get("/clusters").text).text
     document = library.load_cluster("local-cpu").model_dump(mode="json", exclude_none=True)
-    document |= {"name": "<i>mine</i>", "node": document["node"] | {"link": LINK}}
+    link = LINK | {"overlap": OVERLAP}
+    document |= {"name": "<i>mine</i>", "node": document["node"] | {"link": link}}
     made = client.post("/v1/clusters", json=document).json()
     assert f"/clusters/{made['id']}" in Page(client.get("/clusters").text).links
     shown = client.get(f"/clusters/{made['id']}").text
     assert "<i>mine" not in shown
     assert shown.count("<circle") == 2
     assert "Residual, median" in shown
+    assert "computation takes 40.0 % longer (spread 5.0 %)" in Page(shown).text
     assert "too small to tell" not in shown
     assert client.get("/clusters/nothing").status_code == 404
