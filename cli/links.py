@@ -128,13 +128,14 @@ def _beside(link: Link) -> list[str]:
     if overlap is None:
         return []
     p2p, collective = overlap.p2p, overlap.collective
-    return [
+    told = (
         f"While a collective runs, computation takes {percent(overlap.slow_down)} longer (spread "
         f"{percent(overlap.slow_down_spread)}); beside computation a collective has "
         f"{seconds(collective.latency_s)} and {collective.bandwidth_bytes_per_s / 1e9:.2f} GB/s, a message "
         f"{seconds(p2p.latency_s)} and {p2p.bandwidth_bytes_per_s / 1e9:.2f} GB/s, and each end of a message "
         f"{seconds(overlap.occupancy_s)} of computation."
-    ]
+    )
+    return [told]
 
 
 def _table(document: ClusterProfile) -> list[str]:
