@@ -12,9 +12,18 @@ import torch
 
 from executor.measuring.environment import accelerator_of, describe_environment
 from executor.measuring.links import MeasuredLinks, Timing
-from executor.measuring.measured_overlap import overlap_of
+from executor.measuring.measured_overlap import overlap_of, run_side_by_side
 from profiles import library
-from profiles.cluster import ClusterProfile, FitPoint, Link, LinkFit, Node, Transfer, formula_factors
+from profiles.cluster import (
+    ClusterProfile,
+    FitPoint,
+    Link,
+    LinkFit,
+    Node,
+    Software,
+    Transfer,
+    formula_factors,
+)
 from tuner.link_fit import fit_line
 
 _BASE = "local-cpu"
@@ -44,8 +53,17 @@ def cluster_of(
         ),
         link=between,
         max_devices=devices * measured.nodes,
-        software=library.load_cluster(_BASE).software,
+        software=with_collectives(library.load_cluster(_BASE).software, measured),
     )
+
+
+def with_collectives(software: Software, measured: MeasuredLinks) -> Software:
+    """The software with what was seen of two collectives at once, inside a node where there is one."""
+    inside = [each for each in measured.overlaps if each.where == "inside"]
+    together = run_side_by_side(inside or measured.overlaps)
+    if together is None:
+        return software
+    return software.model_copy(update={"collectives": "side_by_side" if together else "one_after_another"})
 
 
 def notes_of(measured: MeasuredLinks) -> list[str]:

@@ -16,6 +16,8 @@ from tuner.operation_costs import Floats
 
 _MOST_SLOW_DOWN = 100.0
 """As the document bounds it."""
+_BETWEEN = 1.5
+"""Times as long as one collective: halfway from two side by side to one after another."""
 _ENDS = 2
 """In a round each process sends a message and receives one."""
 
@@ -39,6 +41,21 @@ def overlap_of(overlaps: Sequence[Overlapped], fits: Mapping[Any, LinkFit]) -> O
         occupancy_s=occupancy_s,
         repeats=min(len(one.rounds.alone_s) for one in overlaps),
     )
+
+
+def run_side_by_side(overlaps: Sequence[Overlapped]) -> bool | None:
+    """Whether two collectives at once take less than twice the time of one by half; None if not measured.
+
+    Large ones say most: where cores or links are short, their bytes are what takes time.
+    """
+    pairs = _of(overlaps, "two")
+    if not pairs:
+        return None
+    one_s, two_s = (
+        sum(float(np.median(getattr(pair.rounds, which))) for pair in pairs)
+        for which in ("alone_s", "beside_s")
+    )
+    return two_s < _BETWEEN * one_s
 
 
 def _of(overlaps: Sequence[Overlapped], beside: Beside) -> list[Overlapped]:

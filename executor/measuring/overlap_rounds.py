@@ -35,9 +35,9 @@ class Rounds:
     """What some rounds found, in seconds."""
 
     alone_s: tuple[float, ...]
-    """The computation of a round, without communication."""
+    """The computation of a round without communication, or one collective."""
     beside_s: tuple[float, ...]
-    """The same computation with it."""
+    """The same computation with it, or two collectives."""
     lasted_s: tuple[float, ...] = ()
     """How long each collective was under way."""
 
@@ -73,6 +73,24 @@ def beside_collectives(values: Tensor, *, group: dist.ProcessGroup, budget_s: fl
         lasted_s = time.perf_counter() - start
         summing.wait()
         return steps * alone_s, lasted_s, lasted_s
+
+    return Rounds(*zip(*_repeated(one_round, group=group, budget_s=budget_s), strict=True))
+
+
+def two_collectives(values: Tensor, *, group: dist.ProcessGroup, budget_s: float) -> Rounds:
+    """A sum of `values` [n] over the group, and beside it a second one; nobody computes."""
+    others = values.clone()
+
+    def sum_up(*summed: Tensor) -> float:
+        dist.barrier(group)
+        start = time.perf_counter()
+        started = [dist.all_reduce(one, group=group, async_op=True) for one in summed]
+        for work in started:
+            work.wait()
+        return time.perf_counter() - start
+
+    def one_round() -> tuple[float, float]:
+        return sum_up(values), sum_up(values, others)
 
     return Rounds(*zip(*_repeated(one_round, group=group, budget_s=budget_s), strict=True))
 

@@ -11,10 +11,10 @@ from typing import Any, Literal
 import torch.distributed as dist
 
 from executor.measuring.link_rounds import values_of
-from executor.measuring.overlap_rounds import Exchange, Rounds, beside_collectives
+from executor.measuring.overlap_rounds import Exchange, Rounds, beside_collectives, two_collectives
 
-Beside = Literal["collective", "exposed", "hidden"]
-"""A collective, or messages that ranks wait for, or messages that computation hides."""
+Beside = Literal["collective", "exposed", "hidden", "two"]
+"""A collective, or messages that ranks wait for, or that computation hides; or two collectives at once."""
 Where = Literal["inside", "between"]
 
 LARGEST_MESSAGE_BYTES = 2**20
@@ -59,12 +59,14 @@ def measure_messages(
 def measure_collectives(
     sizes: Sequence[int], where: Where, *, group: dist.ProcessGroup, budget_s: float
 ) -> list[Overlapped]:
-    """Over all members of a group; `budget_s` for each size."""
+    """Over all members of a group; `budget_s` for each size and way."""
     found = []
     for size in _some(sizes):
         values = values_of(size, dist.get_world_size(group))
-        took = partial(beside_collectives, values, group=group, budget_s=budget_s)
-        found.append(_overlapped(took, where, "collective", size=size, group=group))
+        ways: dict[Beside, Callable[..., Rounds]] = {"collective": beside_collectives, "two": two_collectives}
+        for beside, measure in ways.items():
+            took = partial(measure, values, group=group, budget_s=budget_s)
+            found.append(_overlapped(took, where, beside, size=size, group=group))
     return found
 
 

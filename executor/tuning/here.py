@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from executor.measuring.links import LinkPlan, MeasuredLinks, measure_links
-from executor.measuring.measured_cluster import cluster_of, notes_of
+from executor.measuring.measured_cluster import cluster_of, notes_of, with_collectives
 from executor.measuring.neighbours import Crowd, take_crowded_profile
 from executor.measuring.overheard import Overheard
 from executor.measuring.profiling import Plan, Progress, take_profile
@@ -60,4 +60,6 @@ def links_here(cluster: ClusterProfile, *, budget_s: float) -> tuple[ClusterProf
     except LinkFitError as error:
         return cluster, [f"the links are as they were assumed: {error}"]
     node = cluster.node.model_copy(update={"link": found.link})
-    return cluster.model_copy(update={"node": node, "link": found.link}), notes_of(measured)
+    software = with_collectives(cluster.software, measured)
+    changes = {"node": node, "link": found.link, "software": software}
+    return cluster.model_copy(update=changes), notes_of(measured)

@@ -4,7 +4,7 @@ from typing import Literal
 
 import pytest
 
-from executor.measuring.measured_overlap import overlap_of
+from executor.measuring.measured_overlap import overlap_of, run_side_by_side
 from executor.measuring.overlap_rounds import Rounds
 from executor.measuring.overlaps import Beside, Overlapped
 from profiles.cluster import FitPoint, LinkFit, Transfer
@@ -72,6 +72,20 @@ def test_what_rounds_took_beyond_computation_is_told_apart() -> None:
     assert found.collective.latency_s == pytest.approx(5e-4)
     assert 1 / found.collective.bandwidth_bytes_per_s == pytest.approx(4e-9)
     assert found.repeats == 5
+
+
+def test_two_collectives_run_side_by_side_or_one_after_another() -> None:
+    """As the largest say, that take most of the time; without a measurement nobody knows."""
+
+    def pairs(*two_s: float) -> list[Overlapped]:
+        return [
+            Overlapped("inside", "two", 2, size, Rounds((one_s,) * 5, (taken_s,) * 5), (0.0, 1.0))
+            for size, one_s, taken_s in zip(SIZES, (1.0, 1.0, 10.0), two_s, strict=True)
+        ]
+
+    assert run_side_by_side(pairs(2.0, 2.0, 11.0))
+    assert run_side_by_side(pairs(1.0, 1.0, 20.0)) is False
+    assert run_side_by_side([]) is None
 
 
 def test_nothing_is_faster_beside_computation() -> None:
