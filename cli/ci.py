@@ -128,7 +128,7 @@ def _examine(
         old = before.find(name) if before else None
         record: ModelRecord | None = None
         try:
-            answer, record = examine(model, old, asked.thresholds, again=again, twice=accept)
+            answer, record = examine(model, old, asked.thresholds, again=again, accept=accept)
         except UnavailableError as error:
             answer = _not_measurable(name, str(error))
         answer = baselines.told(answer)

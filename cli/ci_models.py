@@ -57,11 +57,11 @@ def prepare(model: CheckedModel) -> Prepared:
 
 
 def examine(
-    prepared: Prepared, before: ModelRecord | None, thresholds: Thresholds, *, again: bool, twice: bool
+    prepared: Prepared, before: ModelRecord | None, thresholds: Thresholds, *, again: bool, accept: bool
 ) -> tuple[ModelAnswer, ModelRecord]:
-    """Time what changed, plan, compare. What seems slower is timed once more; with `twice` all that is timed.
+    """Time what changed, plan, compare; what seems slower, and what is to be a baseline, is timed again.
 
-    Raises UnavailableError where the layers cannot be timed.
+    Raises UnavailableError where layers cannot be timed.
     """
     from tuner.regressions.comparison import compare, worth_repeating
     from tuner.regressions.layers import best_of
@@ -73,14 +73,15 @@ def examine(
         source: Source = "baseline"
     else:
         profile, source = _times(prepared)
-    if source == "measured" and (twice or before is None):
-        profile = best_of(profile, _times(prepared)[0])
-    record = _record(prepared, profile, made_of)
-    answer = compare(before, record, thresholds, source=source)
-    if source == "measured" and not twice and worth_repeating(answer):
-        record = _record(prepared, best_of(profile, _times(prepared)[0]), made_of)
+    found, baseline = [profile], accept or before is None
+    while True:
+        best = best_of(*found)
+        record = _record(prepared, best, made_of)
         answer = compare(before, record, thresholds, source=source)
-    return answer, record
+        repeat = worth_repeating(answer, best, thresholds, times=len(found), baseline=baseline)
+        if source != "measured" or not repeat:
+            return answer, record
+        found.append(_times(prepared)[0])
 
 
 def _times(prepared: Prepared) -> tuple[Profile, Source]:

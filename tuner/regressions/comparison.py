@@ -6,12 +6,16 @@ from typing import Literal
 
 from profiles.timings import Profile
 from tuner.regressions.answer import Change, ModelAnswer, Source, Status
-from tuner.regressions.layers import larger_layers, noise_of, slower_layers
+from tuner.regressions.layers import larger_layers, noise_hides, noise_of, slower_layers
 from tuner.regressions.manifest import Thresholds
 from tuner.regressions.outcomes import changed_outcome
 from tuner.regressions.records import ModelRecord
 from tuner.regressions.shapes import changed_shapes
 
+BASELINE_TIMES = 2
+"""So often at least is timed what others are compared with."""
+MOST_TIMES = 4
+"""And anything at most: neighbours that slow a layer rarely meet it four times in a row."""
 _WORTH_SEEING = 0.2
 _TIMED = {"slower_layer", "lower_throughput"}
 
@@ -58,9 +62,19 @@ def compare(
     )
 
 
-def worth_repeating(answer: ModelAnswer) -> bool:
-    """Whether it fails for times, which a second measurement may take back."""
-    return any(change.regression and change.kind in _TIMED for change in answer.changes)
+def worth_repeating(
+    answer: ModelAnswer, best: Profile, thresholds: Thresholds, *, times: int, baseline: bool = False
+) -> bool:
+    """Whether to time a model once more, of which `best` is what so many `times` gave.
+
+    What seems slower is timed until it does not, or until its noise hides nothing that the threshold shows;
+    a baseline likewise, BASELINE_TIMES at least.
+    """
+    if times >= MOST_TIMES:
+        return False
+    slower = any(change.regression and change.kind in _TIMED for change in answer.changes)
+    first = times < BASELINE_TIMES if baseline else slower
+    return first or (times > 1 and noise_hides(best, thresholds))
 
 
 def _answer(

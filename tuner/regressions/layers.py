@@ -1,16 +1,16 @@
 """Which layers are slower or keep more than before, beyond the noise of both profiles?
 
-The uncertainty of a median of n repeats that spread by s is s/√n; where a layer was timed twice, how far the
-two are apart counts where it is more. A layer is slower if it takes more than max(threshold, k·u) longer, u²
-the sum of both squared uncertainties.
+The uncertainty of a median of n repeats that spread by s is s/√n; where a layer was timed several times, how
+far the two shortest are apart counts where it is more. A layer is slower if it takes more than
+max(threshold, k·u) longer, u² the sum of both squared uncertainties.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import sqrt
 
 from profiles.model import ModelDescription
-from profiles.timings import Profile, TimingPoint, TypeTimings
+from profiles.timings import Profile, TimingPoint
 from tuner.regressions.answer import Change, regressed
 from tuner.regressions.manifest import Thresholds
 
@@ -64,13 +64,29 @@ def noise_of(before: Profile, after: Profile) -> float:
     return max((_together(was[key], now[key]) for key in was.keys() & now.keys()), default=0.0)
 
 
-def best_of(first: Profile, second: Profile) -> Profile:
-    """Two profiles of one model: the shorter time of each layer, with how far the two were apart.
+def noise_hides(profile: Profile, thresholds: Thresholds) -> bool:
+    """Whether the uncertainty of a layer, and not the threshold, decides how much slower it may become."""
+    return (
+        thresholds.spreads * max(map(uncertainty, points_of(profile).values()), default=0.0) > thresholds.time
+    )
 
-    What disturbs a measurement makes it longer, so the shorter one is nearer the truth.
+
+def best_of(*profiles: Profile) -> Profile:
+    """Profiles of one model: the shortest time of each layer, with how far the two shortest were apart.
+
+    What disturbs a measurement makes it longer, so the shortest is nearest the truth.
     """
-    others = {timings.type: timings for timings in second.timings.types}
-    types = tuple(_best_type(timings, others.get(timings.type)) for timings in first.timings.types)
+    first = profiles[0]
+    points: dict[tuple[str, int], list[TimingPoint]] = {}
+    for profile in profiles:
+        for key, point in points_of(profile).items():
+            points.setdefault(key, []).append(point)
+    types = tuple(
+        entry.model_copy(
+            update={"points": tuple(_best(points[entry.type, p.micro_batch_size]) for p in entry.points)}
+        )
+        for entry in first.timings.types
+    )
     return first.model_copy(update={"timings": first.timings.model_copy(update={"types": types})})
 
 
@@ -88,20 +104,14 @@ def uncertainty(point: TimingPoint) -> float:
     return (point.spread or 0.0) / sqrt(point.repeats or 1)
 
 
-def _best_type(first: TypeTimings, second: TypeTimings | None) -> TypeTimings:
-    others = {point.micro_batch_size: point for point in second.points} if second else {}
-    points = tuple(_best(point, others.get(point.micro_batch_size)) for point in first.points)
-    return first.model_copy(update={"points": points})
-
-
-def _best(first: TimingPoint, second: TimingPoint | None) -> TimingPoint:
-    if second is None:
-        return first
-    short, long = sorted((first, second), key=_seconds)
-    apart = _seconds(long) / _seconds(short) - 1
-    root = sqrt(short.repeats or 1)
+def _best(points: Sequence[TimingPoint]) -> TimingPoint:
+    short, *others = sorted(points, key=_seconds)
+    if not others:
+        return short
+    apart = _seconds(others[0]) / _seconds(short) - 1
     # Written as a spread, so that s/√n is at least half of how far they are apart.
-    return short.model_copy(update={"spread": max(short.spread or 0.0, apart / 2 * root)})
+    spread = apart / 2 * sqrt(short.repeats or 1)
+    return short.model_copy(update={"spread": max(short.spread or 0.0, spread)})
 
 
 def _slower(kind: str, size: int, *, seconds: tuple[float, float], allowed: float) -> Iterator[Change]:
