@@ -1,4 +1,4 @@
-"""What does compressing take, part by part, where ranks meet instead of waiting for links?
+"""What does an iteration take, part by part, where ranks meet instead of waiting for links?
 
 All ranks are processes of one machine, and its monotonic clock is theirs together: something has taken from
 when the first of them began until the last one ended. A rank that has to wait for a processor begins late.
@@ -12,11 +12,9 @@ from typing import Any
 import torch.distributed as dist
 from torch import Tensor
 
-from executor.compression.compressor import Compressor
 from executor.compression.wire import Wire
 from executor.measuring.link_rounds import timed, values_of
 from executor.measuring.links import COLLECTIVES, Operation
-from tuner.compression import read_compression
 
 LATENCY_BUDGET_S = 0.1
 FEW_BYTES = 4
@@ -24,24 +22,6 @@ FEW_BYTES = 4
 
 Span = tuple[float, float]
 """When a rank began and ended something, on the monotonic clock."""
-
-
-class Silent(Wire):
-    """Carries nothing: what is left of an iteration without transport."""
-
-    def all_reduce(self, tensor: Tensor, process_group: dist.ProcessGroup) -> Any:  # noqa: ARG002
-        """The tensor stays as it is."""
-        return _Done()
-
-    def all_gather(self, whole: Tensor, own: Tensor, process_group: dist.ProcessGroup) -> Any:
-        """Everyone seems to have sent the same."""
-        whole.view(process_group.size(), -1).copy_(own)
-        return _Done()
-
-
-class _Done:
-    def wait(self) -> None:
-        """Nothing to wait for."""
 
 
 class Meeting(Wire):
@@ -52,6 +32,11 @@ class Meeting(Wire):
         self.parts: list[Span] = []
         self._since_s = 0.0
         self._carrier = Wire()
+
+    def restart(self) -> None:
+        """The first part of an iteration begins."""
+        self.parts = []
+        self.begin()
 
     def begin(self) -> None:
         """Meet, and start the clock."""
@@ -80,28 +65,6 @@ class _Later:
         self._meeting.end()
         self._carry().wait()
         self._meeting.begin()
-
-
-class Watched(Compressor):
-    """Times a compression where it is done, in an iteration with one buffer."""
-
-    def __init__(self, how: str) -> None:
-        self._meeting = Meeting()
-        super().__init__(read_compression(how), wire=self._meeting)
-        self.watched: list[list[Span]] = []
-        """Of every step what is before, between and after its collectives."""
-
-    def start(self, *what: Any, **more: Any) -> Any:
-        """The first part begins."""
-        self._meeting.parts = []
-        self._meeting.begin()
-        return super().start(*what, **more)
-
-    def settle(self, *, stepped: bool) -> None:
-        """The last part ends."""
-        super().settle(stepped=stepped)
-        self._meeting.end()
-        self.watched.append(self._meeting.parts)
 
 
 def wake(_rank: int, world_size: int, operation: Operation) -> float:
