@@ -42,7 +42,7 @@ from tuner.network import Network
 
 WIDTH, SAMPLES = 4, 64
 LINK_BYTES_PER_S = 1e8
-TIMED_STEPS, UNTIMED_STEPS = 25, 2
+TIMED_STEPS, UNTIMED_STEPS = 40, 2
 HOWS = (*NAMES, "a2sgd:10")
 LIMITS = {"qsgd": 0.03, "a2sgd": 0.03, "topk": 0.10}
 SPEED_UP_LIMIT = 0.10
