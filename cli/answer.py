@@ -188,7 +188,7 @@ def _candidates(plan: Plan, *, everything: bool) -> Iterator[str]:
         "recompute",
         "samples/s",
         "iteration",
-        "bubble",
+        "idle",
         "peak memory",
     )
     rows = (

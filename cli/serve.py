@@ -59,7 +59,9 @@ def serve(
     from api.settings import Settings
 
     if with_worker and find_spec("torch") is None:
-        raise UnavailableError("--with-worker needs torch: pip install 'chimera-tuner[executor]'")
+        raise UnavailableError(
+            "--with-worker needs torch: pip install 'chimera-tuner[executor]', or in a checkout: make setup"
+        )
     settings = Settings.from_environment(host=host, port=port, database_url=database_url)
     check_bind(settings.host, keys_are_required=settings.keys_are_required)
     write_logs(settings)

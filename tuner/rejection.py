@@ -21,6 +21,15 @@ _HINTS = {
     "framework": "a device with more memory",
 }
 
+_HINTS_AT_ONE = _HINTS | {
+    "activations": "recomputation or a larger depth",
+    "recompute": "recompute=layer or a larger depth",
+    "loss": "a device with more memory",
+    "transient": "a device with more memory",
+    "communication": "a device with more memory",
+}
+"""Where the micro-batch is one sample already."""
+
 
 @dataclass(frozen=True)
 class Refusal:
@@ -62,12 +71,13 @@ class MemoryRefusal:
         rank = int(self.evaluated.total_bytes[self.index].argmax())
         parts = self.evaluated.memory.row(self.index, rank)
         named = {part: parts[f"{part}_bytes"] for part in _HINTS}
+        hints = _HINTS if self.evaluated.micro_batch_sizes[self.index] > 1 else _HINTS_AT_ONE
         first, second = sorted(named, key=lambda part: -named[part])[:2]
         return (
             f"rank {rank} needs {gigabytes(parts['total_bytes'])} "
             f"of {gigabytes(self.evaluated.capacity_bytes)}, "
             f"{gigabytes(parts['reserve_bytes'])} kept free included ({first} {gigabytes(named[first])}, "
-            f"{second} {gigabytes(named[second])}): use {_HINTS[first]}"
+            f"{second} {gigabytes(named[second])}): use {hints[first]}"
         )
 
     def known(self) -> dict[str, Any]:

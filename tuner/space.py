@@ -1,6 +1,7 @@
 """Which layouts and micro-batch sizes are legal?"""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tuner.errors import RequestError
 from tuner.request import MAX_MINI_BATCH, PlanRequest
@@ -60,8 +61,11 @@ def layouts(request: PlanRequest, blocks: int) -> list[Layout]:
 def batch_fault(request: PlanRequest, layout: Layout) -> str | None:
     """Why no micro-batch size divides the mini-batch over this width, or None."""
     if request.mini_batch_size % layout.width:
+        narrower = max(width for width in divisors(request.mini_batch_size) if width < layout.width)
+        idle = request.devices - narrower * layout.depth
         return (
-            f"the mini-batch of {request.mini_batch_size:,} does not divide over W={layout.width:,} pipelines"
+            f"the mini-batch of {request.mini_batch_size:,} does not divide over W={layout.width:,} "
+            f"pipelines: pin width={narrower} and depth={layout.depth} to plan it with {idle:,} devices idle"
         )
     if request.micro_batch_size and request.mini_batch_size % (layout.width * request.micro_batch_size):
         return (
@@ -87,6 +91,7 @@ def refuse_batch(request: PlanRequest, tried: list[Layout]) -> RequestError:
     )
 
 
+@lru_cache(maxsize=64)
 def divisors(number: int) -> list[int]:
     """All divisors in rising order."""
     small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]

@@ -103,7 +103,8 @@ def _refusal_reason(constraints: dict[str, Any], refused: tuple[Refusal | Memory
     matching = [refusal for refusal in refused if _refused_under(refusal, constraints)]
     if not matching:
         asked = ", ".join(f"{name}={value}" for name, value in constraints.items())
-        return f"no legal configuration that could fit has {asked}"
+        rule = ": the search takes W = P // D; pin width and depth to plan others"
+        return f"no legal configuration that could fit has {asked}{rule if 'width' in constraints else ''}"
     return min(matching, key=lambda refusal: refusal.kind != "memory").reason
 
 

@@ -46,7 +46,24 @@ request() {
 }
 
 # The answer with its headers and, on a last line, its status. The key goes over stdin, where ps does not look.
+# A service that was there is waited for: it is being started again, and knows the Idempotency-Key.
 call() {
+    began=$(date +%s)
+    while :; do
+        came=$(call_once "$@")
+        case $came in
+            *'curl: (28)'*) break ;;
+            *'curl: (7)'*) [ -n "$was_there" ] || break ;;
+            *'curl: (52)'* | *'curl: (56)'*) was_there=yes ;;
+            *) break ;;
+        esac
+        [ $(($(date +%s) - began)) -lt "$patience" ] || break
+        sleep 1
+    done
+    printf '%s' "$came"
+}
+
+call_once() {
     path=$1
     shift
     printf '%s\n' "${CHIMERA_API_KEY:+header = \"Authorization: Bearer $CHIMERA_API_KEY\"}" |
@@ -70,6 +87,7 @@ case $url in
     *) direct= ;;
 esac
 patience=${CHIMERA_PATIENCE:-10}
+was_there=
 body=${CHIMERA_REQUEST:-}
 [ -n "${CHIMERA_MODEL:-}$body" ] || exit 0
 [ -n "$body" ] || request
@@ -94,6 +112,7 @@ case $study in
     '' | *[!0-9a-z]*) give_up "what answers at $url is not the service" ;;
 esac
 
+was_there=yes
 answer=$(call "/v1/studies/$study/export/env")
 case ${answer##*
 } in
@@ -101,8 +120,10 @@ case ${answer##*
     [1-5][0-9][0-9]) give_up "study $study: $(detail "$answer")" ;;
     *) give_up "$url stopped answering: $(printf '%s' "$answer" | grep -m 1 '^curl:' | cut -c 1-200)" ;;
 esac
-# Only lines that set a plain word are passed on, whoever answered.
-settings=$(printf '%s\n' "$answer" | tr -d '\r' | grep -E '^export CHIMERA_[A-Z_]+=[A-Za-z0-9_.,-]+$')
+# Only lines that set a plain word are passed on, whoever answered; how many devices are used is W·D, and
+# CHIMERA_DEVICES stays what the next question of this job asks for.
+settings=$(printf '%s\n' "$answer" | tr -d '\r' | grep -E '^export CHIMERA_[A-Z_]+=[A-Za-z0-9_.,-]+$' |
+    grep -v '^export CHIMERA_DEVICES=')
 [ -n "$settings" ] || give_up "study $study came without settings"
 printf '%s\n' "$settings"
 printf 'chimera: as chosen by %s/studies/%s\n' "$url" "$study" >&2

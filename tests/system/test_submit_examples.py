@@ -5,7 +5,10 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
+from time import sleep
 
 import pytest
 
@@ -115,6 +118,41 @@ def test_a_job_keeps_its_settings_when_there_is_no_answer(
 def test_a_job_that_names_no_model_is_left_alone() -> None:
     """A prolog sees the jobs of everybody."""
     assert run("task_prolog.sh", CHIMERA_MODEL="") == ("", "")
+
+
+def test_a_service_that_is_started_again_is_waited_for(url: str) -> None:
+    """Its connection breaks, and for a while nobody listens: the job still hears what its study says."""
+    with socket.create_server(("127.0.0.1", 0)) as dying:
+        port = dying.getsockname()[1]
+        began = Thread(target=_hang_up_and_return, args=(dying, port, url))
+        began.start()
+        settings, said = run("ask.sh", CHIMERA_URL=f"http://127.0.0.1:{port}", SLURM_JOB_ID="started again")
+        began.join()
+    assert "export CHIMERA_WIDTH=" in settings
+    assert "as chosen by" in said
+
+
+def _hang_up_and_return(dying: socket.socket, port: int, url: str) -> None:
+    """Take one question and end without an answer; a second later pass on to a service."""
+    connection, _ = dying.accept()
+    dying.close()
+    connection.recv(1)
+    connection.close()
+    sleep(1.5)
+    host, service_port = url.removeprefix("http://").split(":")
+    with socket.create_server(("127.0.0.1", port)) as again:
+        for _ in range(2):
+            question, _ = again.accept()
+            with question, socket.create_connection((host, int(service_port))) as service:
+                Thread(target=_pass_on, args=(question, service), daemon=True).start()
+                _pass_on(service, question)
+
+
+def _pass_on(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while said := source.recv(65_536):
+            target.sendall(said)
+        target.shutdown(socket.SHUT_WR)
 
 
 def test_only_plain_settings_are_evaluated(script: Script) -> None:

@@ -73,9 +73,9 @@ def _refusal(config: Mapping[str, Any], kind: str) -> str | None:
 
 
 def _remedy(kind: str) -> str:
-    near = get_close_matches(kind[:MOST_QUOTED], FAMILIES, n=1, cutoff=0.5)
+    near = get_close_matches(kind[:MOST_QUOTED], FAMILIES, n=1, cutoff=0.75)
     closest = f" ({near[0]}?)" if near and near[0] != kind else ""
     return (
-        f"give a measured profile of it, or plan a model of the closest known family{closest} with the same "
-        "sizes."
+        f"give a measured profile of it, or plan a model of a known family{closest} with the same sizes: "
+        "most decoders have the layers of llama."
     )
