@@ -54,7 +54,7 @@ def test_reading_goes_on_while_a_plan_is_computed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_no_process_outlives_the_service(tmp_path: Path, how: signal.Signals) -> None:
-    """One that computes and one that waits end with it, and its port is free."""
+    """One that computes and one that waits end with it, and its port is free; plans are answered or not."""
     with (
         served(tmp_path, CHIMERA_WORK_AT_ONCE="2", CHIMERA_SHUTDOWN_SECONDS="1") as (process, url),
         httpx.Client(base_url=url, trust_env=False, timeout=60) as client,
@@ -70,4 +70,4 @@ def test_no_process_outlives_the_service(tmp_path: Path, how: signal.Signals) ->
         socket.create_server((str(address.hostname), int(address.port or 0))).close()
         for plan in plans:
             with suppress(httpx.TransportError):
-                assert plan.result().status_code == 503
+                assert plan.result().status_code in {200, 503}
