@@ -65,7 +65,7 @@ class Evaluator:
             return []
         cut = self._cut(variant, recomputes, sizes=sizes, legal=legal)
         layout, scheme = variant.layout, variant.scheme
-        micro_batches = self.inputs.request.mini_batch_size // layout.width // sizes[legal]
+        micro_batches = self._share(layout) // sizes[legal]
         case = Case(
             depth=layout.depth,
             micro_batches=np.tile(micro_batches, len(recomputes)),
@@ -99,13 +99,17 @@ class Evaluator:
 
     def _is_legal(self, variant: Variant, size: int) -> bool:
         layout = variant.layout
-        micro_batches = self.inputs.request.mini_batch_size // layout.width // size
+        micro_batches = self._share(layout) // size
         if variant.scaling == "halving" and size % 2:
             return False
         refusal = variant.scheme.illegal(
             layout.depth, micro_batches, scaling=variant.scaling, pipe_pairs=variant.pipe_pairs
         )
         return refusal is None
+
+    def _share(self, layout: Layout) -> int:
+        """Samples of a mini-batch that one pipeline takes."""
+        return self.inputs.request.mini_batch_size // layout.width
 
     def network(self, layout: Layout) -> Network:
         """The links as a layout's ranks see them."""

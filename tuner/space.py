@@ -61,11 +61,9 @@ def layouts(request: PlanRequest, blocks: int) -> list[Layout]:
 def batch_fault(request: PlanRequest, layout: Layout) -> str | None:
     """Why no micro-batch size divides the mini-batch over this width, or None."""
     if request.mini_batch_size % layout.width:
-        narrower = max(width for width in divisors(request.mini_batch_size) if width < layout.width)
-        idle = request.devices - narrower * layout.depth
         return (
             f"the mini-batch of {request.mini_batch_size:,} does not divide over W={layout.width:,} "
-            f"pipelines: pin width={narrower} and depth={layout.depth} to plan it with {idle:,} devices idle"
+            f"pipelines{_narrower(request, layout)}"
         )
     if request.micro_batch_size and request.mini_batch_size % (layout.width * request.micro_batch_size):
         return (
@@ -73,6 +71,16 @@ def batch_fault(request: PlanRequest, layout: Layout) -> str | None:
             f"W·B = {layout.width:,}·{request.micro_batch_size:,}"
         )
     return None
+
+
+def _narrower(request: PlanRequest, layout: Layout) -> str:
+    """How to plan the same depth with fewer pipelines, over which the mini-batch divides; empty if none."""
+    samples, rest = divmod(request.mini_batch_size, request.micro_batch_size or 1)
+    if rest:
+        return ""
+    width = max(fewer for fewer in divisors(samples) if fewer < layout.width)
+    idle = request.devices - width * layout.depth
+    return f": pin width={width} and depth={layout.depth} to plan it with {idle:,} devices idle"
 
 
 def refuse_batch(request: PlanRequest, tried: list[Layout]) -> RequestError:
@@ -92,17 +100,17 @@ def refuse_batch(request: PlanRequest, tried: list[Layout]) -> RequestError:
 
 
 @lru_cache(maxsize=64)
-def divisors(number: int) -> list[int]:
+def divisors(number: int) -> tuple[int, ...]:
     """All divisors in rising order."""
     small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
-    return small + [number // d for d in reversed(small) if d * d != number]
+    return (*small, *(number // d for d in reversed(small) if d * d != number))
 
 
 def all_sizes(request: PlanRequest, layout: Layout) -> list[int]:
     """Every micro-batch size that divides the mini-batch over the layout, or the pinned one."""
     if request.micro_batch_size:
         return [request.micro_batch_size]
-    return divisors(request.mini_batch_size // layout.width)
+    return list(divisors(request.mini_batch_size // layout.width))
 
 
 def greedy_sizes(request: PlanRequest, layout: Layout, scheme: Scheme) -> list[int]:

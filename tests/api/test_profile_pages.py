@@ -11,16 +11,7 @@ from profiles import library
 from tests.api.conftest import TINY, Clock, connect
 from tests.api.life.pool import LINK, profile
 from tests.api.page import Page
-
-OVERLAP = {
-    "slow_down": 0.4,
-    "slow_down_spread": 0.05,
-    "collective": {"latency_s": 0.001, "bandwidth_bytes_per_s": 5e8},
-    "p2p": {"latency_s": 0.0003, "bandwidth_bytes_per_s": 1e9},
-    "occupancy_s": 0.0001,
-    "repeats": 9,
-}
-"""Of a link, beside computation."""
+from tests.profiles.test_cluster import OVERLAP
 
 
 def measured(**environment: Any) -> dict[str, Any]:

@@ -52,6 +52,7 @@ OVERLAP: dict[str, Any] = {
     "occupancy_s": 0.0001,
     "repeats": 9,
 }
+"""Of a link, beside computation."""
 
 
 def with_overlap(**changes: Any) -> dict[str, Any]:
