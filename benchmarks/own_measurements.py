@@ -3,8 +3,8 @@
     .venv/bin/python -P benchmarks/own_measurements.py [--only real|emulated] [--rows PATTERN]
 
 Layers of two models are profiled by as many processes at once as there will be ranks, links are measured,
-alone and beside computation, and what the runtime adds to an operation and to an iteration is found from runs
-of tiny-gpt on two ranks. Then every synchronous schedule is run at D = 2 on real layers, and at D = 4, 8 and
+alone and beside computation, and what the runtime adds to an operation and to an iteration, as `chimera
+links` does. Then every synchronous schedule is run at D = 2 on real layers, and at D = 4, 8 and
 16 on stages that sleep. Beside each prediction stands the median of the iterations that nothing disturbed, by
 the rule of `executor.trials`: where fewer than 60 % are left, the machine was not quiet and the row does not
 count. A run waits for a quiet moment, and is tried twice. The last lines are the mean error, and by how much
@@ -28,7 +28,8 @@ from executor.measuring.links import LinkPlan, measure_links
 from executor.measuring.measured_cluster import cluster_of, notes_of
 from executor.measuring.neighbours import Crowd, take_crowded_profile
 from executor.measuring.profiling import Plan
-from executor.trials.load import OTHERS_SHARE, sample_load
+from executor.measuring.runtime_overheads import OverheadPlan, measure_overheads, with_overheads
+from executor.trials.load import wait_until_quiet
 from executor.trials.prepared_trial import prepare
 from executor.trials.resolution import resolve
 from executor.trials.trial import Trial, run_trial
@@ -86,27 +87,13 @@ class Row:
         )
 
 
-def wait_until_quiet() -> None:
-    """Until others take less than a tenth of the cores for a second, or QUIET_WAIT_S have passed."""
-    end = time.monotonic() + QUIET_WAIT_S
-    while time.monotonic() < end:
-        before = sample_load()
-        time.sleep(1.0)
-        after = sample_load()
-        others = (after.busy_s + after.steal_s - after.own_s) - (
-            before.busy_s + before.steal_s - before.own_s
-        )
-        if others <= OTHERS_SHARE * (os.cpu_count() or 1) * (after.at_s - before.at_s):
-            return
-
-
 def run_quietly(
     prepared: Any, costs: Any, *, name: str, chosen_among: bool = False, tries: int = 2
 ) -> Row | None:
     """The row of a trial, tried until nothing disturbed it; None where it did not end well."""
     trial: Trial | None = None
     for _ in range(tries):
-        wait_until_quiet()
+        wait_until_quiet(QUIET_WAIT_S)
         trial = run_trial(prepared, costs=costs)
         if trial.status != Status.OK:
             print(f"{name}: {trial.outcome.failure.message if trial.outcome.failure else trial.status}")
@@ -129,7 +116,7 @@ def crowded_profiles(model: Any, length: int) -> dict[int, Profile]:
     """Profiles by the number of processes that compute."""
     taken = {}
     for processes in (1, 2):
-        wait_until_quiet()
+        wait_until_quiet(QUIET_WAIT_S)
         crowd = Crowd(model, processes, sequence_length=length, precision="float32", attention="flash")
         taken[processes] = take_crowded_profile(crowd, Plan((1, 2, 4), budget_s=0.4))
         print(f"profile by {processes}: {'; '.join(taken[processes].timings.notes) or 'quiet'}", flush=True)
@@ -138,7 +125,7 @@ def crowded_profiles(model: Any, length: int) -> dict[int, Profile]:
 
 def measured_cluster() -> ClusterProfile:
     """The links of this machine."""
-    wait_until_quiet()
+    wait_until_quiet(QUIET_WAIT_S)
     measured = measure_links(LinkPlan(budget_s=0.2))
     if measured is None:
         raise SystemExit("do not start this under torchrun")
@@ -175,25 +162,17 @@ def real_run(model: str, profile: Profile, cluster: ClusterProfile, **options: A
     return prepared, expected.costs
 
 
-def with_overheads(cluster: ClusterProfile, profile: Profile) -> ClusterProfile:
-    """What the runtime adds to an operation and an iteration, from tiny-gpt on two ranks, at two N.
-
-    iteration = predicted + 2·(N + D − 1)·(overhead of an operation) + overhead of an iteration.
-    """
-    beyond = {}
-    for micro_batches in (4, 32):
-        prepared, costs = real_run(
-            "tiny", profile, cluster, schedule="dapple", depth=2, micro_batches=micro_batches, iterations=40
-        )
-        row = run_quietly(prepared, costs, name=f"overhead N={micro_batches}", tries=6)
-        if row is None or row.measured_s is None:
-            raise SystemExit("the overheads could not be measured: the machine was not quiet")
-        beyond[micro_batches] = row.measured_s - row.predicted_s
-    each_s = max(0.0, (beyond[32] - beyond[4]) / (2 * 28))
-    once_s = max(0.0, beyond[4] - 2 * 5 * each_s)
-    print(f"overheads: {each_s * 1e6:.0f} µs an operation, {once_s * 1e3:.2f} ms an iteration")
-    changes = {"operation_overhead_s": each_s, "iteration_overhead_s": once_s, "provenance": "measured"}
-    return cluster.model_copy(update={"software": cluster.software.model_copy(update=changes)})
+def with_runtime(cluster: ClusterProfile) -> ClusterProfile:
+    """What the runtime adds to an operation and an iteration, as `chimera links` finds it."""
+    wait_until_quiet(QUIET_WAIT_S)
+    found = measure_overheads(cluster, OverheadPlan())
+    print(
+        f"overheads: {found.operation_s * 1e6:.0f} µs an operation (spread "
+        f"{found.operation_spread_s * 1e6:.0f}), {found.iteration_s * 1e3:.2f} ms an iteration; "
+        f"{found.undisturbed:.0%} of the rounds undisturbed",
+        flush=True,
+    )
+    return with_overheads(cluster, found)
 
 
 def configurations() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -217,7 +196,7 @@ def _layout(schedule: str, width: int, depth: int, *, size: int, recompute: str 
 def real_rows() -> Iterator[Row]:
     """Real layers at W·D of 1 and 2."""
     profiles = {"tiny": crowded_profiles(TINY, LENGTHS["tiny"]), "mid": crowded_profiles(MID, LENGTHS["mid"])}
-    cluster = with_overheads(measured_cluster(), profiles["tiny"][2])
+    cluster = with_runtime(measured_cluster())
     for model, layout in configurations():
         name = f"{model} {' '.join(str(value) for value in layout.values())}"
         if not ROWS.search(name):

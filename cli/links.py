@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 EXAMPLE = "chimera links --processes 2 --sizes 4096,65536,1048576 --budget 0.02"
 _LONGEST_NAME = 200
+_MOST_ROUNDS = 6
+_ROUND_BUDGET_S = 0.1
+"""Of a layer, in a round that finds what the runtime takes."""
 
 
 @click.command(epilog=f"\b\nExample:\n  {EXAMPLE}")
@@ -35,6 +38,10 @@ _LONGEST_NAME = 200
 @click.option(
     "--devices-per-node", type=click.IntRange(1, 10_000), show_default="processors", help="Ranks on a node."
 )
+@click.option(
+    "--runtime/--no-runtime", default=True, show_default=True,
+    help="Find what the runtime adds to operations and iterations as well, with two ranks on this machine.",
+)  # fmt: skip
 @click.option("--timeout", type=click.FloatRange(1), default=300.0, help="Seconds that all of it may take.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
@@ -52,13 +59,14 @@ def links(
     name: str,
     accelerator: str | None,
     devices_per_node: int | None,
+    runtime: bool,
 ) -> int:
     """Measure messages and collectives between processes.
 
-    Fits a latency and a bandwidth to what they take over gloo, and writes a cluster for `chimera plan` and
-    `chimera run`. For links between machines, start one `torchrun --nnodes 2 --nproc-per-node 2
-    --rdzv-backend c10d --rdzv-endpoint HOST:PORT -m cli.main links -o FILE` on each; the first process
-    answers.
+    Fits a latency and a bandwidth to what they take over gloo, finds what the runtime adds to short
+    iterations, and writes a cluster for `chimera plan` and `chimera run`. For links between machines, start
+    one `torchrun --nnodes 2 --nproc-per-node 2 --rdzv-backend c10d --rdzv-endpoint HOST:PORT -m cli.main
+    links -o FILE` on each; the first process answers.
     """
     if not 1 <= len(name) <= _LONGEST_NAME:
         raise InputError(f"--name has {len(name)} characters: give 1 to {_LONGEST_NAME}")
@@ -67,6 +75,8 @@ def links(
     if measured is None:
         return DONE
     document = _document(measured, name=name, accelerator=accelerator, devices=devices_per_node)
+    if runtime and measured.nodes == 1:
+        document = _with_runtime(document, budget=budget, timeout=timeout)
     from cli.files import hand_out
 
     hand_out(
@@ -120,6 +130,37 @@ def _document(
         raise UnavailableError(f"the times make no link: {error}") from None
 
 
+def _with_runtime(document: ClusterProfile, *, budget: float, timeout: float) -> ClusterProfile:
+    """The cluster with what the runtime takes; of one machine, on which ranks can be started."""
+    from executor.errors import ExecutorError
+    from executor.measuring.links import is_joined
+    from executor.measuring.runtime_overheads import OverheadPlan, measure_overheads, with_overheads
+
+    if is_joined():
+        return document
+    rounds = min(_MOST_ROUNDS, max(1, round(budget / _ROUND_BUDGET_S)))
+    plan = OverheadPlan(rounds, budget_s=min(budget, _ROUND_BUDGET_S), timeout_s=timeout)
+    try:
+        found = measure_overheads(document, plan)
+    except ExecutorError as error:
+        raise UnavailableError(str(error)) from error
+    return with_overheads(document, found)
+
+
+def _runtime(document: ClusterProfile) -> list[str]:
+    """What the runtime takes, if that was measured."""
+    from cli.quantities import seconds
+
+    software = document.software
+    if software.operation_overhead_s is None or software.iteration_overhead_s is None:
+        return []
+    told = (
+        f"The runtime adds {seconds(software.operation_overhead_s)} to an operation of a stage and "
+        f"{seconds(software.iteration_overhead_s)} to an iteration."
+    )
+    return [told]
+
+
 def _beside(link: Link) -> list[str]:
     """What communication and computation of one process do to each other, if that was measured."""
     from cli.quantities import percent, seconds
@@ -161,5 +202,6 @@ def _table(document: ClusterProfile) -> list[str]:
         document.description,
         *table(header, rows),
         *_beside(document.link),
+        *_runtime(document),
         "Next: write the cluster with -o cluster.json, then chimera plan --cluster cluster.json ...",
     ]

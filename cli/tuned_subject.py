@@ -201,7 +201,7 @@ def _links(subject: Subject) -> ClusterProfile:
     from executor.errors import ExecutorError
     from executor.tuning.here import links_here
 
-    click.echo("Measuring messages and collectives between 2 processes", err=True)
+    click.echo("Measuring messages, collectives and the runtime between 2 processes", err=True)
     try:
         found, notes = links_here(_cluster_of(subject), budget_s=_LINK_BUDGET_S)
     except ExecutorError as error:

@@ -83,8 +83,8 @@ def measure(prepared: PreparedTrial, rank: Rank, turns: Turns | None = None) -> 
     rank.memory.free()
     rank.progress.doing("building the stages")
     recording = Recording(count_events(prepared.program, _layout(prepared, rank).rank))
-    training = _train(prepared, model, rank, recording=recording, turns=turns)
-    batches = _batches(model, request, request.warm_up + request.iterations)
+    training = training_of(prepared, model, rank, recording=recording, turns=turns)
+    batches = batches_of(model, request, request.warm_up + request.iterations)
     whole = not prepared.program.synchronous
     rank.progress.doing("running iterations")
     measured = time_iterations(
@@ -137,7 +137,7 @@ def _layout(prepared: PreparedTrial, rank: Rank) -> Layout:
     return Layout.of_process(prepared.configuration, rank.rank, processes=rank.ranks)
 
 
-def _train(
+def training_of(
     prepared: PreparedTrial,
     model: Model,
     rank: Rank,
@@ -177,7 +177,7 @@ def _train(
     return Training(assembly, watched, around=turns.around if turns else None)
 
 
-def _batches(model: Model, request: TrialRequest, count: int) -> list[Batch]:
+def batches_of(model: Model, request: TrialRequest, count: int) -> list[Batch]:
     samples = request.micro_batch_size * request.micro_batches * request.width
     return [model.batch(samples, seed=request.seed + number) for number in range(count)]
 
@@ -186,11 +186,11 @@ def _check(prepared: PreparedTrial, model: Model, rank: Rank) -> dict[str, Any]:
     """Train some steps from the start, here and on the first rank alone, and compare."""
     request = prepared.request
     rank.progress.doing("training in one process, to compare with")
-    batches = _batches(model, request, CHECKED_STEPS)
+    batches = batches_of(model, request, CHECKED_STEPS)
     box: list[Learnt | None] = [_learnt(prepared, model, batches) if rank.rank == 0 else None]
     dist.broadcast_object_list(box)
     rank.progress.doing("training in the pipeline, to compare")
-    training = _train(prepared, model, rank)
+    training = training_of(prepared, model, rank)
     losses = [loss for each in training.rounds(batches) for loss in training.losses(training.run(each))]
     factor = training.updater.factor if request.optimizer_sharding == "none" else None
     learnt = box[0] or Learnt()

@@ -24,7 +24,7 @@ def resolve(
 
     cluster: a preset's name or {"document": ...}. The times of layers are those of `profile`, else estimated
     from the data sheet of the cluster's accelerator. None is expected of an emulated run, which says itself
-    what it takes, of float64, and of a factory without a profile.
+    what it takes, of float64, of a cut that is neither balanced nor even, and of a factory without a profile.
     """
     if request.emulate is not None:
         return prepare(request), None
@@ -33,6 +33,9 @@ def resolve(
         return prepare(_read_factory(request)), None
     expected = _expect(request, cluster=cluster, profile=profile)
     _check_cut(request, blocks=sum(expected.stage_layers))
+    if request.partition not in {None, expected.stage_layers}:
+        even = _expect(request, cluster=cluster, profile=profile, partition="even")
+        expected = even if even.stage_layers == request.partition else expected
     known = {
         "tied": expected.tied,
         "partition": request.partition or expected.stage_layers,
@@ -51,7 +54,9 @@ def _check_cut(request: TrialRequest, *, blocks: int) -> None:
         cut_layers(blocks, configuration_of(request).stages, request.partition)
 
 
-def _expect(request: TrialRequest, *, cluster: Any, profile: Profile | None) -> Expectation:
+def _expect(
+    request: TrialRequest, *, cluster: Any, profile: Profile | None, partition: str = "balanced"
+) -> Expectation:
     # One that cannot be planned runs the operations of 1F1B, and is cut alike.
     schedule = request.schedule if request.schedule in SCHEMES else "dapple"
     configuration = configuration_of(request).with_(schedule=schedule)
@@ -66,6 +71,7 @@ def _expect(request: TrialRequest, *, cluster: Any, profile: Profile | None) -> 
         "optimizer_sharding": request.optimizer_sharding,
         "compression": request.compression,
         "schedules": [schedule],
+        "partition": partition,
     }
     return expect(read_request(asked), configuration, library, profile=profile)
 

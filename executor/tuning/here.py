@@ -10,6 +10,7 @@ from executor.measuring.measured_cluster import cluster_of, notes_of, with_colle
 from executor.measuring.neighbours import Crowd, take_crowded_profile
 from executor.measuring.overheard import Overheard
 from executor.measuring.profiling import Plan, Progress, take_profile
+from executor.measuring.runtime_overheads import OverheadPlan, measure_overheads, with_overheads
 from executor.models.factories import is_factory
 from executor.models.sources import describe_model, open_model
 from profiles.cluster import ClusterProfile
@@ -19,6 +20,8 @@ from tuner.link_fit import LinkFitError
 LINK_SIZES = (4_096, 65_536, 262_144, 1_048_576, 4_194_304)
 LARGEST_PROFILED = 64
 """Micro-batch sizes beyond are extrapolated."""
+_ROUNDS = 3
+"""Of short iterations, which tell what the runtime takes."""
 
 
 def sizes_to_profile(largest: int, *others: int | None) -> tuple[int, ...]:
@@ -50,7 +53,8 @@ def profile_here(model: Any, plan: Plan, *, processes: int, progress: Progress, 
 def links_here(cluster: ClusterProfile, *, budget_s: float) -> tuple[ClusterProfile, Sequence[str]]:
     """The cluster with the links of this machine in place of assumed ones, and what to know of them.
 
-    Where the times make no line it is left as it is. Raises TrialError where a process fails.
+    What the runtime takes for operations and iterations is measured as well. Where the times of messages make
+    no line the cluster is left as it is. Raises TrialError where a process fails.
     """
     measured: MeasuredLinks | None = measure_links(LinkPlan(LINK_SIZES, budget_s=budget_s))
     if measured is None:
@@ -62,4 +66,6 @@ def links_here(cluster: ClusterProfile, *, budget_s: float) -> tuple[ClusterProf
     node = cluster.node.model_copy(update={"link": found.link})
     software = with_collectives(cluster.software, measured)
     changes = {"node": node, "link": found.link, "software": software}
-    return cluster.model_copy(update=changes), notes_of(measured)
+    linked = cluster.model_copy(update=changes)
+    overheads = measure_overheads(linked, OverheadPlan(_ROUNDS, budget_s=budget_s))
+    return with_overheads(linked, overheads), notes_of(measured)

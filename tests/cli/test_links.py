@@ -30,6 +30,9 @@ def test_measured_links_are_planned_and_run_with(chimera: Shell, tmp_path: Path)
     assert fits["p2p"].transfer == link.p2p == cluster.link.p2p
     assert fits["all_reduce"].transfer == link.collective
     assert all(len(fit.points) == 4 and fit.residual <= fit.largest_residual for fit in fits.values())
+    software = cluster.software
+    assert (software.operation_overhead_s or 0) + (software.iteration_overhead_s or 0) > 0
+    assert "Overheads measured in 1 round" in software.source
     planned = chimera("plan", "--cluster", path, *PLAN)
     assert planned.code == 0, planned.err
     assert json.loads(planned.out)["provenance"]["links"] == "measured"
