@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 EXAMPLE = "chimera links --processes 2 --sizes 4096,65536,1048576 --budget 0.02"
 _LONGEST_NAME = 200
+_MEASURED = "cpu"
+"""The accelerator on which two ranks show what the runtime takes."""
 _MOST_ROUNDS = 6
 _ROUND_BUDGET_S = 0.1
 """Of a layer, in a round that finds what the runtime takes."""
@@ -40,7 +42,7 @@ _ROUND_BUDGET_S = 0.1
 )
 @click.option(
     "--runtime/--no-runtime", default=True, show_default=True,
-    help="Find what the runtime adds to operations and iterations as well, with two ranks on this machine.",
+    help="On cpu, find what the runtime adds to operations and iterations of two ranks as well.",
 )  # fmt: skip
 @click.option("--timeout", type=click.FloatRange(1), default=300.0, help="Seconds that all of it may take.")
 @click.option(
@@ -75,7 +77,7 @@ def links(
     if measured is None:
         return DONE
     document = _document(measured, name=name, accelerator=accelerator, devices=devices_per_node)
-    if runtime and measured.nodes == 1:
+    if runtime and measured.nodes == 1 and document.node.accelerator == _MEASURED:
         document = _with_runtime(document, budget=budget, timeout=timeout)
     from cli.files import hand_out
 
