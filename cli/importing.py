@@ -89,8 +89,7 @@ def _doubts(document: Profile, sheet: Accelerator) -> Iterator[str]:
     layers = {layer.type: layer for layer in document.description.layers}
     peak = peak_flops_of(sheet, document.description.precision)
     for timings in document.timings.types:
-        if timings.provenance == "measured":
-            yield from doubts(layers[timings.type], timings, peak_flops=peak)
+        yield from doubts(layers[timings.type], timings, peak_flops=peak)
 
 
 def _pattern(text: str) -> tuple[str, str]:

@@ -113,6 +113,8 @@ def _refuse_other_documents(document: dict[str, Any], path: Path) -> None:
         "a model description without timings": {"layers", "hidden_size", "schema_version"},
         "layer timings without a model": {"types", "accelerator", "schema_version"},
         "a cluster": {"node", "link"},
+        "a profile without its timings": {"description"},
+        "a profile without its model's description": {"timings"},
     }
     for noun, keys in known.items():
         if keys <= document.keys():

@@ -50,11 +50,18 @@ def _location(fault: ErrorDetails, value: Any) -> Location:
 def _telling(
     place: Location, faults: list[ErrorDetails], found: dict[Location, list[ErrorDetails]]
 ) -> list[ErrorDetails]:
-    """The faults without those that only say that another member of the union was not meant."""
-    others = [fault for fault in faults if not fault["type"].endswith("_type")]
+    """The faults without those that only say that another member of the union was not meant.
+
+    Where there are faults inside a list, that it has too few entries only says that it was not read on.
+    """
+    meant = any(len(other) > len(place) and other[: len(place)] == place for other in found)
+    others = [
+        fault
+        for fault in faults
+        if not fault["type"].endswith("_type") and not (meant and fault["type"] == "too_short")
+    ]
     if others:
         return others
-    meant = any(len(other) > len(place) and other[: len(place)] == place for other in found)
     return [] if meant else faults
 
 

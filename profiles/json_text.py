@@ -54,7 +54,13 @@ def parse_json(text: str | bytes, *, name: str) -> Any:
             object_pairs_hook=_unique,
         )
     except UnicodeDecodeError as error:
-        raise MalformedDocumentError(f"{name} is not UTF-8 text (byte {error.start})") from None
+        raise MalformedDocumentError(
+            f"{name} is not UTF-8 text (byte {error.start}): is it the right file, and saved as UTF-8?"
+        ) from None
+    except json.JSONDecodeError as error:
+        ends = error.msg.startswith("Unterminated") or not error.doc[error.pos :].strip()
+        cut = "; it ends there: is it whole?" if ends else ""
+        raise MalformedDocumentError(f"{name} is not valid JSON: {error}{cut}") from None
     except (ValueError, RecursionError) as error:
         raise MalformedDocumentError(f"{name} is not valid JSON: {error}") from None
 

@@ -46,6 +46,15 @@ class TimingPoint(Part):
     outliers: Count | None = None
     """Repeats further than three interquartile ranges from the median."""
 
+    @model_validator(mode="after")
+    def _parts_take_time(self) -> Self:
+        if self.input_backward_s == 0 and self.weight_backward_s == 0:
+            raise ValueError(
+                f"input_backward_s and weight_backward_s are both 0 at B={self.micro_batch_size}, where "
+                f"backward_s is {self.backward_s:g}: leave them out where they were not measured"
+            )
+        return self
+
 
 class Environment(Part):
     """The machine and the software that times were taken on."""
@@ -110,7 +119,8 @@ class LayerTimings(Document):
     def _types_once(self) -> Self:
         names = [timings.type for timings in self.types]
         if len(set(names)) != len(names):
-            raise ValueError("a layer type appears twice")
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"layer type {twice!r} appears twice: leave one of its timings out")
         return self
 
 
@@ -131,5 +141,7 @@ class Profile(Document):
                 raise ValueError(f"{field} differs: description {described}, timings {timed}")
         missing = {layer.type for layer in description.layers} - {entry.type for entry in timings.types}
         if missing:
-            raise ValueError(f"no timings for layer types {sorted(missing)}")
+            raise ValueError(
+                f"no timings for layer types {sorted(missing)}: take the profile again, or the layers out"
+            )
         return self

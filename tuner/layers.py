@@ -163,13 +163,13 @@ class LayerModel:
         return forward, backward
 
     def _doubts(self) -> list[str]:
-        """What cannot be true of the measured times."""
+        """What cannot be true of the timings, whatever their provenance says."""
         inputs = self._inputs
         peak = peak_flops_of(inputs.accelerator, inputs.description.precision)
         return [
             doubt
             for layer, timings in zip(self.distinct, self._timings, strict=True)
-            if timings is not None and timings.provenance == "measured"
+            if timings is not None
             for doubt in doubts(layer, timings, peak_flops=peak)
         ]
 
@@ -194,6 +194,13 @@ class LayerModel:
         for timings in measured:
             low, high = timings.points[0].micro_batch_size, timings.points[-1].micro_batch_size
             sizes = [] if micro_batch_sizes is None else micro_batch_sizes.tolist()
+            known = {point.micro_batch_size for point in timings.points}
+            between = [size for size in sizes if low < size < high and size not in known]
+            if between:
+                notes.append(
+                    f"times of {timings.type} at B={', '.join(map(str, between))} are interpolated between "
+                    f"those at B={', '.join(map(str, sorted(known)[:20]))}"
+                )
             outside = [size for size in sizes if not low <= size <= high]
             if outside:
                 notes.append(

@@ -49,8 +49,8 @@ class OperationCosts:
 
     @property
     def input_gradient_s(self) -> Floats:
-        """What I takes."""
-        return self.backward_s - self.weight_gradient_s + self.split_s
+        """What I takes: a part of almost no time is not to become negative by rounding."""
+        return np.maximum(0.0, self.backward_s - self.weight_gradient_s + self.split_s)
 
     @property
     def interferes(self) -> bool:

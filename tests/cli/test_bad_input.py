@@ -136,6 +136,7 @@ NOT_CONFIGS = {
     "deep nesting": b'{"model_type": ' + b"[" * 10_000 + b"]" * 10_000 + b"}",
     "a plan": b'{"chosen": null, "candidates": []}',
     "a model description": b'{"schema_version": 1, "layers": [], "hidden_size": 8}',
+    "a profile cut in half": b'{"schema_version": 1, "timings": {}}',
     "half a profile": b'{"schema_version": 1, "description": {}, "timings": {}}',
     "a cluster": b'{"schema_version": 1, "node": {}, "link": {}}',
 }

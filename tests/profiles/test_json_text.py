@@ -64,7 +64,7 @@ def _depth(value: Any) -> int:
     [
         (b"", "not valid JSON"),
         (b"not json", "not valid JSON"),
-        (b'{"a": 1', "not valid JSON"),
+        (b'{"a": 1', "(char 7); it ends there: is it whole?"),
         (b'{"a": NaN}', "NaN is not a JSON number"),
         (b'{"a": -Infinity}', "-Infinity is not a JSON number"),
         (b'{"a": 1e999}', "1e999 is too large"),

@@ -81,7 +81,7 @@ def test_micro_batch_sizes_must_rise(sizes: tuple[int, ...]) -> None:
 def test_a_layer_type_is_timed_once() -> None:
     """Two answers for one layer are none."""
     twice = timings()["types"] * 2
-    with pytest.raises(MalformedDocumentError, match="appears twice"):
+    with pytest.raises(MalformedDocumentError, match="appears twice: leave one"):
         LayerTimings.from_value(timings(types=twice))
 
 
@@ -91,6 +91,14 @@ def test_a_time_that_cannot_be_is_refused(time_s: float) -> None:
     entry = timings()["types"][0]
     entry["points"][0]["forward_s"] = time_s
     with pytest.raises(MalformedDocumentError, match=r"types\.0\.points\.0\.forward_s"):
+        LayerTimings.from_value(timings(types=[entry]))
+
+
+def test_only_the_fault_inside_a_list_is_told() -> None:
+    """A list that is not read on has no entries yet, which says nothing of the document."""
+    entry = timings()["types"][0]
+    entry["points"][0]["forward_s"] = 0
+    with pytest.raises(MalformedDocumentError, match=r"forward_s: [^;]*$"):
         LayerTimings.from_value(timings(types=[entry]))
 
 

@@ -111,6 +111,8 @@ def test_sizes_between_which_a_profile_has_gaps_are_interpolated() -> None:
     assert sparse is not None
     assert dense is not None
     assert sparse.predicted.iteration_s == pytest.approx(dense.predicted.iteration_s, rel=1e-12)
+    told = notes(profile(point(1), point(8)), micro_batch_size=4)
+    assert told == ["times of block at B=4 are interpolated between those at B=1, 8"]
 
 
 @pytest.mark.parametrize("scale", [1e9, 1e6, 1e-6, 1e-9])
@@ -141,8 +143,58 @@ def test_times_that_fall_are_told() -> None:
 
 
 @pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (
+            {"activation_bytes": 0},
+            "B=1 is said to keep 0 bytes, where its description has 1,000,000",
+        ),
+        ({"activation_bytes": 1_000}, "to keep 1,000 bytes"),
+        ({"transient_bytes": 0}, "block at B=1 is said to need for a while 0 bytes"),
+        ({"input_backward_s": 9.0, "weight_backward_s": 1.0}, "take 10 s for both parts of its backward"),
+        ({"input_backward_s": 0.0, "weight_backward_s": 1e-9}, "take 1e-09 s for both parts"),
+        ({"spread": 3.0}, "block at B=1 spread by 300%"),
+        ({"forward_s": 1e-6}, "1e-06 and 0.1 s forward and backward"),
+    ],
+)
+def test_what_no_layer_does_is_told_of_bytes_parts_and_spreads(changes: dict[str, Any], told: str) -> None:
+    """With what it was said and what it was to be, whatever the profile calls itself."""
+    taken = profile(point(1, **changes))
+    value = taken.model_dump(mode="json", exclude_none=True)
+    for entry in value["timings"]["types"]:
+        entry["provenance"] = "published"
+    for each in (taken, Profile.from_value(value)):
+        assert any(told in note for note in notes(each, micro_batch_size=1))
+
+
+@pytest.mark.parametrize("step_s", [0.0, 1e-12, 1e3])
+def test_an_optimizer_step_in_another_unit_is_told(step_s: float) -> None:
+    """Of a layer with parameters, neither nothing nor minutes."""
+    value = profile(point(1)).model_dump(mode="json", exclude_none=True)
+    value["timings"]["types"][1]["update_s"] = step_s
+    told = notes(Profile.from_value(value), micro_batch_size=1)
+    assert told == [
+        f"an optimizer step of block is said to take {step_s:.3g} s for 1,000 parameters: is it in seconds?"
+    ]
+
+
+def test_kept_bytes_that_fall_are_told() -> None:
+    """Twice the samples cannot keep less."""
+    told = notes(profile(point(1, activation_bytes=10**6), point(2, activation_bytes=5 * 10**5)))
+    assert any("bytes kept by block fall from B=1 to B=2, 1,000,000 to 500,000" in note for note in told)
+
+
+def test_a_backward_without_a_part_is_planned() -> None:
+    """Every schedule takes a weight gradient, or an input gradient, of no time at all."""
+    for parts in ((0.1, 0.0), (0.0, 0.1)):
+        taken = profile(point(1, input_backward_s=parts[0], weight_backward_s=parts[1]))
+        assert planned(taken, schedules=["chimera_split"], micro_batch_size=1).chosen
+
+
+@pytest.mark.parametrize(
     ("points", "reason"),
     [
+        ((point(1, input_backward_s=0.0, weight_backward_s=0.0),), "are both 0 at B=1"),
         ((point(1, forward_s=0.0),), "forward_s"),
         ((point(1, backward_s=-1.0),), "backward_s"),
         ((point(2), point(1)), "must rise"),

@@ -80,9 +80,12 @@ def illegal(variant: Variant) -> str | None:
     times = variant.times
     if times is not None:
         rows = (times.forward, times.input_gradient, times.weight_gradient)
-        positive = all(len(row) == variant.depth and all(0 < time < inf for time in row) for row in rows)
-        if not (positive and 0 <= times.hop < inf):
-            return "times need a positive number for every stage and kind, and a hop of at least 0"
+        finite = all(len(row) == variant.depth and all(0 <= time < inf for time in row) for row in rows)
+        if not (finite and all(time > 0 for time in times.forward) and 0 <= times.hop < inf):
+            return (
+                "times need a number of at least 0 for every stage and kind, one above 0 for every forward, "
+                "and a hop of at least 0"
+            )
     return chimera.illegal(variant)
 
 
