@@ -97,6 +97,6 @@ def _refuse_uneven(tensors: Tensors, *, pieces: int) -> None:
     samples = sizes.pop()
     if samples < pieces:
         raise ConfigurationError(
-            f"a mini-batch of {samples} samples cannot be cut into {pieces} micro-batches (N·W): use at most "
-            f"{samples} micro-batches, or more samples"
+            f"a mini-batch of {samples} samples cannot be cut into {pieces} micro-batches (N·W): give it "
+            f"{pieces} samples or more" + (f", or use at most {samples} micro-batches" if samples else "")
         )

@@ -277,6 +277,7 @@ def test_estimated_timings_cover_every_type_once_in_rising_order() -> None:
         ({"model_type": "qwen2", "num_experts": 60}, "mixture of experts"),
         ({"model_type": "gemma3", "text_config": {}}, "multimodal.*text_config"),
         ({"model_type": "llama", "vision_config": {}}, "multimodal"),
+        ({"model_type": "qwen9", "text_config": {"model_type": "qwen3"}}, "pass its text_config"),
         ({"model_type": "llama", "auto_map": {"AutoModel": "x.Y"}}, "auto_map"),
         ({"model_type": "gemma4_text"}, r"none of the known families.*gemma3_text\?"),
         ({"model_type": "x" * 10_000}, "none of the known families"),
@@ -297,6 +298,11 @@ def test_what_is_not_modelled_is_refused_saying_why(config: dict[str, Any], reas
     with pytest.raises(UnsupportedModelError, match=reason) as refusal:
         described(config)
     assert len(str(refusal.value)) < 500
+
+
+def test_a_vision_config_of_null_says_that_there_is_none() -> None:
+    """Configurations saved from a part of a multimodal model have its keys, and nothing in them."""
+    assert described(GEMMA | {"vision_config": None, "image_token_id": None}) == described(GEMMA)
 
 
 @pytest.mark.parametrize("value", [[], "llama", None, 7])

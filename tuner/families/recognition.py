@@ -60,13 +60,18 @@ def _refusal(config: Mapping[str, Any], kind: str) -> str | None:
             "brings code of its own (auto_map), which is never run here; remove auto_map if the code is that "
             "of transformers"
         )
-    if kind in MODALITY_TYPES or any(key in config for key in MODALITY_KEYS):
+    if kind in MODALITY_TYPES or any(config.get(key) is not None for key in MODALITY_KEYS):
         return (
             "is multimodal, and only text models are described; its text part can be planned alone: pass its "
             "text_config as the config.json"
         )
     if kind in ENCODER_DECODER_TYPES or config.get("is_encoder_decoder") is True:
         return "is an encoder-decoder, which is not one pipe of layers"
+    if isinstance(config.get("text_config"), Mapping):
+        return (
+            "holds a language model beside what is not described; that can be planned alone: pass its "
+            "text_config as the config.json"
+        )
     if kind in EXPERT_TYPES or any(config.get(key) for key in EXPERT_KEYS):
         return "routes tokens to experts (mixture of experts), which is not modelled"
     return None

@@ -8,7 +8,7 @@ a time is the union of those that were launched meanwhile; else it is the time o
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import nan
 from typing import Any
 
@@ -21,6 +21,8 @@ _KERNELS = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 _BACKWARD = "autograd::engine::evaluate_function"
 _MICRO = 1e-6
 _LONGEST = 1e18
+_LOST = 0.01
+"""Share of kernels without a time beyond which their layers would seem faster than they are."""
 
 Thread = tuple[str, str]
 Span = tuple[float, float]
@@ -118,8 +120,8 @@ def _inside(event: _Event, operations: Sequence[_Event], starts: Sequence[float]
 def _launched(events: Sequence[_Event]) -> dict[Thread, list[tuple[float, Span]]]:
     """For each thread, when it launched which kernel, by time; empty without a device in the trace."""
     kernels: dict[int, list[Span]] = defaultdict(list)
-    for event in events:
-        if event.category in _KERNELS and event.correlation is not None:
+    for event in _one_after_another([event for event in events if event.category in _KERNELS]):
+        if event.correlation is not None:
             # One launch of a CUDA graph starts many.
             kernels[event.correlation].append((event.start, event.end))
     found: dict[Thread, list[tuple[float, Span]]] = defaultdict(list)
@@ -129,6 +131,29 @@ def _launched(events: Sequence[_Event]) -> dict[Thread, list[tuple[float, Span]]
     for launches in found.values():
         launches.sort()
     return found
+
+
+def _one_after_another(kernels: list[_Event]) -> Iterator[_Event]:
+    """Kernels, each at most until the next of another launch starts on its stream: some profilers write ends
+    that are seconds late. Raises ImportedError where many have no time at all.
+    """
+    lost = sum(1 for kernel in kernels if kernel.start == kernel.end == 0)
+    if lost > _LOST * len(kernels):
+        raise ImportedError(
+            f"{lost:,} of the {len(kernels):,} kernels in the trace have neither a moment nor a length "
+            "(ts 0, dur 0): the profiler lost them, and layers would seem faster than they are. Record fewer "
+            "steps, or with a newer torch"
+        )
+    streams: dict[Thread, list[_Event]] = defaultdict(list)
+    for kernel in kernels:
+        streams[kernel.thread].append(kernel)
+    for stream in streams.values():
+        stream.sort(key=lambda kernel: kernel.start)
+        following = float("inf")
+        for kernel, after in zip(reversed(stream), [None, *reversed(stream[1:])], strict=True):
+            if after is not None and after.correlation != kernel.correlation:
+                following = after.start
+            yield replace(kernel, end=max(kernel.start, min(kernel.end, following)))
 
 
 def _time(events: Sequence[_Event], launched: dict[Thread, list[tuple[float, Span]]]) -> float:

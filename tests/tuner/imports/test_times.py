@@ -143,6 +143,41 @@ def test_kernels_count_where_a_trace_has_them() -> None:
     )
 
 
+def launched(*kernels: Any) -> Any:
+    """A forward and a backward, the forward with one launch after the other of some kernels."""
+    launches = [
+        event("cudaLaunchKernel", "cuda_runtime", 1, 2 + number, 1, correlation=number)
+        for number in range(len(kernels))
+    ]
+    return [
+        event("layers.0", "user_annotation", 1, 0, 10),
+        event("aten::linear", "cpu_op", 1, 1, 8, **{"Sequence number": 7}),
+        *launches, *kernels,
+        event("autograd::engine::evaluate_function: X", "cpu_op", 2, 20, 10, **{"Sequence number": 7}),
+        event("cudaLaunchKernel", "cuda_runtime", 2, 22, 1, correlation=99),
+        event("gemm", "kernel", 9, 200, 50, correlation=99),
+    ]  # fmt: skip
+
+
+def test_a_kernel_ends_when_the_next_of_its_stream_begins() -> None:
+    """An end that a profiler wrote seconds late counts until then; other streams run beside it."""
+    late = event("gemm", "kernel", 9, 100, 1_600_000, correlation=0)
+    beside = event("copy", "gpu_memcpy", 8, 100, 45, correlation=1)
+    after = event("relu", "kernel", 9, 130, 10, correlation=2)
+    (time,) = read_trace(
+        launched(late, beside, after), name="x", micro_batch_size=1, names=[("block", "layers.*")]
+    )
+    assert time.forward_s == pytest.approx(45e-6)
+
+
+def test_a_trace_whose_kernels_have_lost_their_times_is_refused() -> None:
+    """Kernels at moment 0 that last 0 would make their layer seem faster than it is."""
+    lost = event("gemm", "kernel", 9, 0, 0, correlation=1)
+    kept = event("relu", "kernel", 9, 130, 10, correlation=0)
+    with pytest.raises(ImportedError, match="1 of the 3 kernels"):
+        list(read_trace(launched(kept, lost), name="x", micro_batch_size=1, names=[("block", "layers.*")]))
+
+
 def test_times_written_as_text_are_read() -> None:
     """As the profiler of another device writes them; another process has numbers of its own."""
     rows = [
