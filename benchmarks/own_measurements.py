@@ -118,7 +118,7 @@ def crowded_profiles(model: Any, length: int) -> dict[int, Profile]:
     for processes in (1, 2):
         wait_until_quiet(QUIET_WAIT_S)
         crowd = Crowd(model, processes, sequence_length=length, precision="float32", attention="flash")
-        taken[processes] = take_crowded_profile(crowd, Plan((1, 2, 4), budget_s=0.4))
+        taken[processes] = take_crowded_profile(crowd, Plan((1, 2, 4), budget_s=0.8))
         print(f"profile by {processes}: {'; '.join(taken[processes].timings.notes) or 'quiet'}", flush=True)
     return taken
 

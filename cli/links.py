@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,12 +74,13 @@ def links(
     if not 1 <= len(name) <= _LONGEST_NAME:
         raise InputError(f"--name has {len(name)} characters: give 1 to {_LONGEST_NAME}")
     accelerator = _known(accelerator)
+    end = time.monotonic() + timeout
     measured = _measure(sizes, processes=processes, budget=budget, timeout=timeout)
     if measured is None:
         return DONE
     document = _document(measured, name=name, accelerator=accelerator, devices=devices_per_node)
     if runtime and measured.nodes == 1 and document.node.accelerator == _MEASURED:
-        document = _with_runtime(document, budget=budget, timeout=timeout)
+        document = _with_runtime(document, budget=budget, end=end)
     from cli.files import hand_out
 
     hand_out(
@@ -132,20 +134,29 @@ def _document(
         raise UnavailableError(f"the times make no link: {error}") from None
 
 
-def _with_runtime(document: ClusterProfile, *, budget: float, timeout: float) -> ClusterProfile:
-    """The cluster with what the runtime takes; of one machine, on which ranks can be started."""
+def _with_runtime(document: ClusterProfile, *, budget: float, end: float) -> ClusterProfile:
+    """The cluster with what the runtime takes, found until `end`; of one machine, which can start ranks."""
     from executor.errors import ExecutorError
     from executor.measuring.links import is_joined
-    from executor.measuring.runtime_overheads import OverheadPlan, measure_overheads, with_overheads
+    from executor.measuring.runtime_overheads import (
+        OverheadPlan,
+        measure_overheads,
+        notes_of,
+        with_overheads,
+    )
 
     if is_joined():
         return document
     rounds = min(_MOST_ROUNDS, max(1, round(budget / _ROUND_BUDGET_S)))
-    plan = OverheadPlan(rounds, budget_s=min(budget, _ROUND_BUDGET_S), timeout_s=timeout)
+    plan = OverheadPlan(
+        rounds, budget_s=min(budget, _ROUND_BUDGET_S), timeout_s=max(1.0, end - time.monotonic())
+    )
     try:
         found = measure_overheads(document, plan)
     except ExecutorError as error:
         raise UnavailableError(str(error)) from error
+    for note in notes_of(found):
+        click.echo(f"note: {note}", err=True)
     return with_overheads(document, found)
 
 

@@ -16,12 +16,11 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 
-from executor.errors import ConfigurationError, TrialError
+from executor.errors import ConfigurationError
 from executor.launchers.launch import Launch
-from executor.launchers.local import launch_locally
-from executor.launchers.outcome import Status
 from executor.launchers.rank_process import Rank
 from executor.launchers.watchdog import Limits
+from executor.measuring.launched import results_of
 from executor.measuring.link_rounds import PingPong, all_gather, all_reduce, reduce_scatter, timed, values_of
 from executor.measuring.overlaps import (
     Overlapped,
@@ -99,11 +98,8 @@ def measure_links(plan: LinkPlan) -> MeasuredLinks | None:
         limits=Limits(timeout_s=plan.timeout_s, silence_s=plan.timeout_s),
     )
     with LoadMonitor() as monitor:
-        outcome = launch_locally(launch)
-    if outcome.status != Status.OK:
-        reason = outcome.failure.message if outcome.failure else "no reason is known"
-        raise TrialError(f"the links could not be measured: {outcome.status}, {reason}")
-    found = _read(outcome.results[0], plan.processes)
+        results = results_of(launch, wanted="the links could not be measured")
+    found = _read(results[0], plan.processes)
     spans = [timing.span_s for timing in found.timings] + [overlap.span_s for overlap in found.overlaps]
     kept = monitor.judge(spans).kept
     return replace(found, undisturbed=sum(kept) / len(kept))

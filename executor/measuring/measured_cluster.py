@@ -28,7 +28,7 @@ from tuner.link_fit import fit_line
 
 _BASE = "local-cpu"
 """Whose assumptions on software are taken over: links are measured, memory of the framework is not."""
-_QUIET_SHARE = 0.75
+QUIET_SHARE = 0.75
 
 
 def cluster_of(
@@ -71,7 +71,7 @@ def notes_of(measured: MeasuredLinks) -> list[str]:
     share = measured.undisturbed
     if share is None:
         return ["the load of the machines was not watched: make sure that nothing else ran"]
-    if share >= _QUIET_SHARE:
+    if share >= QUIET_SHARE:
         return []
     told = f"the machine was not quiet: {share:.0%} of the timings ran undisturbed"
     return [f"{told}; measure again when nothing else runs"]

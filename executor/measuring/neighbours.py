@@ -14,12 +14,10 @@ from typing import Any
 import numpy as np
 import torch.distributed as dist
 
-from executor.errors import TrialError
 from executor.launchers.launch import Launch
-from executor.launchers.local import launch_locally
-from executor.launchers.outcome import Status
 from executor.launchers.rank_process import Rank
 from executor.launchers.watchdog import Limits
+from executor.measuring.launched import results_of
 from executor.measuring.overheard import tell
 from executor.measuring.profiling import Plan, take_profile
 from executor.models.loading import loaded_for
@@ -57,11 +55,8 @@ def take_crowded_profile(crowd: Crowd, plan: Plan) -> Profile:
         threads=plan.threads,
         preload=(BODY.partition(":")[0], *loaded_for(crowd.model)),
     )
-    outcome = launch_locally(launch)
-    if outcome.status != Status.OK:
-        reason = outcome.failure.message if outcome.failure else "no reason is known"
-        raise TrialError(f"{crowd.processes} processes could not be profiled: {outcome.status}, {reason}")
-    return mean_profile([Profile.from_value(result["profile"]) for result in outcome.results])
+    results = results_of(launch, wanted=f"{crowd.processes} processes could not be profiled")
+    return mean_profile([Profile.from_value(result["profile"]) for result in results])
 
 
 def run(spec: Mapping[str, Any], rank: Rank) -> dict[str, Any]:

@@ -19,9 +19,9 @@ import numpy as np
 
 from executor.errors import TrialError
 from executor.launchers.launch import Launch
-from executor.launchers.local import launch_locally
-from executor.launchers.outcome import Status
 from executor.launchers.watchdog import Limits
+from executor.measuring.launched import results_of
+from executor.measuring.measured_cluster import QUIET_SHARE
 from executor.measuring.neighbours import mean_profile
 from executor.measuring.profiling import Plan
 from executor.measuring.runtime_rounds import BODY
@@ -93,17 +93,20 @@ def measure_overheads(cluster: ClusterProfile, plan: OverheadPlan) -> Overheads:
         preload=(BODY.partition(":")[0], *loaded_for(MODEL)),
     )
     with LoadMonitor() as monitor:
-        outcome = launch_locally(launch)
-    if outcome.status != Status.OK:
-        reason = outcome.failure.message if outcome.failure else "no reason is known"
-        raise TrialError(f"the runtime could not be measured: {outcome.status}, {reason}")
-    rounds = [
-        list(of_round) for of_round in zip(*(result["rounds"] for result in outcome.results), strict=True)
-    ]
+        results = results_of(launch, wanted="the runtime could not be measured")
+    rounds = list(zip(*(result["rounds"] for result in results), strict=True))
     kept = monitor.judge([ranks[0]["span_s"] for ranks in rounds]).kept
     beyond = np.array([[_beyond_s(ranks, number, bare) for number in range(2)] for ranks in rounds])
     undisturbed = float(np.mean(kept))
     return overheads_of(beyond if undisturbed < 0.5 else beyond[list(kept)], undisturbed)
+
+
+def notes_of(found: Overheads) -> list[str]:
+    """What to know before the numbers are used."""
+    if found.undisturbed >= QUIET_SHARE:
+        return []
+    told = f"{found.undisturbed:.0%} of the rounds ran undisturbed"
+    return [f"the machine was not quiet while the runtime was measured: {told}; measure again"]
 
 
 def with_overheads(cluster: ClusterProfile, found: Overheads) -> ClusterProfile:
@@ -112,9 +115,9 @@ def with_overheads(cluster: ClusterProfile, found: Overheads) -> ClusterProfile:
     told = (
         f"Overheads measured in {found.rounds} round(s) between two ranks of one machine: "
         f"{found.operation_s * 1e6:.0f} µs an operation (interquartile range "
-        f"{found.operation_spread_s * 1e6:.0f} µs), {found.iteration_s * 1e3:.2f} ms an iteration. Else: "
+        f"{found.operation_spread_s * 1e6:.0f} µs), {found.iteration_s * 1e3:.2f} ms an iteration."
     )
-    source = (told + software.source)[:2_000]
+    source = " ".join([told, *notes_of(found), "Else:", software.source])[:2_000]
     return cluster.model_copy(update={"software": software.model_copy(update={"source": source})})
 
 

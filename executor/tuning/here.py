@@ -11,6 +11,7 @@ from executor.measuring.neighbours import Crowd, take_crowded_profile
 from executor.measuring.overheard import Overheard
 from executor.measuring.profiling import Plan, Progress, take_profile
 from executor.measuring.runtime_overheads import OverheadPlan, measure_overheads, with_overheads
+from executor.measuring.runtime_overheads import notes_of as notes_of_overheads
 from executor.models.factories import is_factory
 from executor.models.sources import describe_model, open_model
 from profiles.cluster import ClusterProfile
@@ -68,4 +69,4 @@ def links_here(cluster: ClusterProfile, *, budget_s: float) -> tuple[ClusterProf
     changes = {"node": node, "link": found.link, "software": software}
     linked = cluster.model_copy(update=changes)
     overheads = measure_overheads(linked, OverheadPlan(_ROUNDS, budget_s=budget_s))
-    return with_overheads(linked, overheads), notes_of(measured)
+    return with_overheads(linked, overheads), [*notes_of(measured), *notes_of_overheads(overheads)]
