@@ -154,9 +154,12 @@ def _prepare(asked: dict[str, Any]) -> tuple[PreparedTrial, Expectation | None]:
     value["emulate"] = read_emulation(asked["emulate"])
     value["partition"] = read_stage_layers(value.pop("stage_layers"))
     try:
-        return resolve(read_trial(value), cluster=cluster, profile=profile)
+        prepared, expected = resolve(read_trial(value), cluster=cluster, profile=profile)
     except (ConfigurationError, ModelError) as error:
         raise InputError(str(error)) from None
+    for note in expected.notes if expected and profile else ():
+        click.echo(f"Note: {note}", err=True)
+    return prepared, expected
 
 
 def _runnable(model: Any) -> Any:

@@ -53,7 +53,8 @@ def _times(told: dict[str, Any], *, iterations: int) -> Iterator[str]:
     for name, word in (("predicted_iteration_s", "predicted"), ("ideal_iteration_s", "ideal")):
         if told[name]:
             over = measured["median"] / told[name] - 1
-            yield f"  {word:<11} {seconds(told[name])}; the measured one is {percent(over)} over it"
+            side = "over" if over >= 0 else "under"
+            yield f"  {word:<11} {seconds(told[name])}; the measured one is {percent(abs(over))} {side} it"
 
 
 def _check(check: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from tuner.errors import RequestError, TooLongError
 from tuner.evaluated import Evaluated, Variant
 from tuner.evaluation import Evaluator
 from tuner.held_memory import HeldMemory, held_memory
-from tuner.inputs import Library, gather
+from tuner.inputs import Library, gather, taken_elsewhere
 from tuner.memory import ParameterBytes
 from tuner.operation_costs import OperationCosts
 from tuner.plan import Candidate, Plan
@@ -38,6 +38,8 @@ class Expectation:
     """Where the times of the layers come from."""
     gradient_bytes: int = 0
     """Of the stage with most."""
+    notes: tuple[str, ...] = ()
+    """What is doubtful in the times of the layers, extrapolated or estimated, one sentence each."""
 
 
 @dataclass(frozen=True)
@@ -59,16 +61,19 @@ def expect(
 
     Raises RequestError where the configuration is not legal.
     """
-    evaluator = Evaluator(gather(request, library, profile=profile))
+    inputs = gather(request, library, profile=profile)
+    evaluator = Evaluator(inputs)
     evaluated = _evaluate(evaluator, configuration)
+    sources = evaluator.layers.sources([configuration.micro_batch_size])
     costs, stages = Rehearsal(evaluator).costs(evaluated, 0), evaluated.stages
     tied = tuple(tuple(np.flatnonzero(member[0]).tolist()) for _, member in stages.tied)
     return Expectation(
         _run(costs, evaluator, evaluated, tied=len(tied)),
         stages.counts[0],
         tied,
-        evaluator.layers.sources(None).text,
+        sources.text,
         int(stages.all_parameters.max() * ParameterBytes.of(evaluator.inputs.request).gradients),
+        (*sources.notes, *taken_elsewhere(profile, inputs.accelerator)),
     )
 
 

@@ -62,6 +62,14 @@ def gather(request: PlanRequest, library: Library, *, profile: Profile | None = 
     return PlanInputs(decided, description, usable, accelerator, cluster)
 
 
+def taken_elsewhere(profile: Profile | None, accelerator: Accelerator) -> list[str]:
+    """A sentence where times of a profile are not used, for they are of another device."""
+    if profile is None or profile.timings.accelerator == accelerator.name:
+        return []
+    taken_on = profile.timings.accelerator
+    return [f"the profile was taken on {taken_on}: times on {accelerator.name} are estimated"]
+
+
 def _cluster(request: PlanRequest, library: Library) -> ClusterProfile:
     if isinstance(request.cluster, InlineCluster):
         return request.cluster.document

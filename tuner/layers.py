@@ -1,6 +1,7 @@
 """What does each layer cost at each micro-batch size? Axes are b (micro-batch size) and l (layer)."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -179,7 +180,7 @@ class LayerModel:
         curve = self._inputs.accelerator.efficiency.model_dump(mode="json")
         return hashlib.sha256(canonical_json({"timings": used, "curve": curve}).encode()).hexdigest()
 
-    def sources(self, micro_batch_sizes: Integers | None) -> Sources:
+    def sources(self, micro_batch_sizes: Sequence[int] = ()) -> Sources:
         """Provenance of the block times, and what was estimated or, at `micro_batch_sizes`, extrapolated."""
         estimated = [layer.type for layer, t in zip(self.distinct, self._timings, strict=True) if t is None]
         notes = []
@@ -193,15 +194,14 @@ class LayerModel:
         notes += self._doubts()
         for timings in measured:
             low, high = timings.points[0].micro_batch_size, timings.points[-1].micro_batch_size
-            sizes = [] if micro_batch_sizes is None else micro_batch_sizes.tolist()
             known = {point.micro_batch_size for point in timings.points}
-            between = [size for size in sizes if low < size < high and size not in known]
+            between = [size for size in micro_batch_sizes if low < size < high and size not in known]
             if between:
                 notes.append(
                     f"times of {timings.type} at B={', '.join(map(str, between))} are interpolated between "
                     f"those at B={', '.join(map(str, sorted(known)[:20]))}"
                 )
-            outside = [size for size in sizes if not low <= size <= high]
+            outside = [size for size in micro_batch_sizes if not low <= size <= high]
             if outside:
                 notes.append(
                     f"times of {timings.type} at B={', '.join(map(str, outside))} are extrapolated "

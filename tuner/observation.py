@@ -60,7 +60,7 @@ class Predictor:
     @property
     def notes(self) -> tuple[str, ...]:
         """What was estimated or extrapolated in the times of layers, and what of them cannot be true."""
-        return self._layers.sources(self._sizes).notes
+        return self._layers.sources(self._sizes.tolist()).notes
 
     @property
     def block_backward_s(self) -> float:

@@ -14,7 +14,7 @@ from tuner.error_bars import ErrorBars
 from tuner.evaluation import Evaluator
 from tuner.exports.frameworks import FRAMEWORKS
 from tuner.families.left_out import left_out
-from tuner.inputs import Library, PlanInputs
+from tuner.inputs import Library, PlanInputs, taken_elsewhere
 from tuner.network import overlap_notes
 from tuner.plan import Candidate, Chosen, ClusterNote, ModelNote, Plan, ProvenanceNote
 from tuner.plausibility import link_doubts
@@ -101,7 +101,7 @@ def _answer(
         if constraints
         else None,
         provenance=_provenance(
-            inputs, evaluator, found, profile=profile, calibration=calibration, trials=trials
+            inputs, evaluator, fitting[:1], profile=profile, calibration=calibration, trials=trials
         ),
         sent_gradient_bytes=sent_bytes(evaluator, fitting[0].choice) if fitting else 0,
     )
@@ -200,13 +200,13 @@ def _cluster_note(inputs: PlanInputs) -> ClusterNote:
 def _provenance(
     inputs: PlanInputs,
     evaluator: Evaluator,
-    found: Found,
+    chosen: Sequence[Ranked],
     *,
     profile: Profile | None,
     calibration: Calibration | None,
     trials: Sequence[Trial],
 ) -> ProvenanceNote:
-    sizes = found.fitting[0].evaluated.micro_batch_sizes[[found.fitting[0].index]] if found.fitting else None
+    sizes = [ranked.choice.configuration.micro_batch_size for ranked in chosen]
     sources = evaluator.layers.sources(sizes)
     notes = [*sources.notes, *assumed(inputs.request)]
     notes += [*link_doubts(inputs.cluster), *overlap_notes(inputs.cluster)]
@@ -217,11 +217,7 @@ def _provenance(
             f"links and software of {inputs.cluster.name} were given for {inputs.cluster.node.accelerator}, "
             f"not {inputs.accelerator.name}"
         )
-    if profile is not None and profile.timings.accelerator != inputs.accelerator.name:
-        notes.append(
-            f"the profile was taken on {profile.timings.accelerator}: "
-            f"times on {inputs.accelerator.name} are estimated"
-        )
+    notes += taken_elsewhere(profile, inputs.accelerator)
     if measured(trials):
         notes.append(f"times are corrected by {len(measured(trials))} measured trials")
     return ProvenanceNote(

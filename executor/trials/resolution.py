@@ -13,6 +13,7 @@ from executor.trials.trial_request import MOST_BUCKETS, TrialRequest
 from profiles import library
 from profiles.timings import Profile
 from tuner.enactment import Expectation, expect
+from tuner.inputs import PlanInputs, gather
 from tuner.request import read_request
 from tuner.schedules import SCHEMES
 
@@ -25,12 +26,15 @@ def resolve(
     cluster: a preset's name or {"document": ...}. The times of layers are those of `profile`, else estimated
     from the data sheet of the cluster's accelerator. None is expected of an emulated run, which says itself
     what it takes, of float64, of a cut that is neither balanced nor even, and of a factory without a profile.
+    Raises ConfigurationError for what cannot run, and for a profile of another model.
     """
     if request.emulate is not None:
         return prepare(request), None
     is_factory = isinstance(request.model, str) and ":" in request.model
     if is_factory and profile is None:
         return prepare(_read_factory(request)), None
+    if profile is not None and not is_factory:
+        _refuse_other_model(request, profile, cluster=cluster)
     expected = _expect(request, cluster=cluster, profile=profile)
     _check_cut(request, blocks=sum(expected.stage_layers))
     if request.partition not in {None, expected.stage_layers}:
@@ -44,6 +48,40 @@ def resolve(
     prepared = prepare(request.model_copy(update=known))
     own_cut = request.partition not in {None, expected.stage_layers}
     return prepared, None if own_cut or request.precision == "float64" else expected
+
+
+def _refuse_other_model(request: TrialRequest, profile: Profile, *, cluster: Any) -> None:
+    """Raises ConfigurationError where the profile is not of what will run."""
+    own, taken = _inputs(request, cluster).description, profile.description
+    facts = {
+        "blocks": (len(taken.blocks), len(own.blocks)),
+        "parameters": (taken.parameters, own.parameters),
+        "tokens in a sample": (taken.sequence_length, own.sequence_length),
+    }
+    for what, (there, here) in facts.items():
+        if there != here:
+            raise ConfigurationError(
+                f"the profile is of {taken.name} with {there:,} {what}, and {own.name} has {here:,}: "
+                "give the profile of what runs (`chimera profile`), or none"
+            )
+    if request.precision in {"bfloat16", "float16", "float32"} and taken.precision != request.precision:
+        raise ConfigurationError(
+            f"the profile was taken in {taken.precision}, and the run is in {request.precision}: "
+            f"give --precision {taken.precision}, or a profile taken in {request.precision}"
+        )
+
+
+def _inputs(request: TrialRequest, cluster: Any) -> PlanInputs:
+    """What the model of a request is, without a profile."""
+    asked = {
+        "model": request.model,
+        "cluster": cluster,
+        "devices": request.ranks,
+        "mini_batch_size": configuration_of(request).mini_batch_size,
+        "sequence_length": request.sequence_length,
+        "precision": _precision(request),
+    }
+    return gather(read_request(asked), library)
 
 
 def _check_cut(request: TrialRequest, *, blocks: int) -> None:

@@ -82,6 +82,27 @@ def test_what_cannot_run_is_refused(chimera: Shell, words: tuple[str, ...], said
     assert "Running" not in result.err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--model", "gpt2-small"), "is of tiny-gpt with 4 blocks, and gpt2-small has 12"),
+        (("--model", "tiny-gpt", "--sequence-length", "32"), "64 tokens in a sample, and tiny-gpt has 32"),
+        (("--model", "tiny-gpt", "--precision", "bfloat16"), "taken in float32, and the run is in bfloat16"),
+    ],
+)
+def test_a_profile_of_something_else_is_refused(
+    chimera: Shell, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    """Before anything is launched, with what differs."""
+    taken = tmp_path / "profile.json"
+    made = ("profile", "--model", "tiny-gpt", "--on", "estimate", "--accelerator", "cpu", "-o", taken)
+    assert chimera(*made).code == 0
+    result = chimera("run", *PROGRAM, *words, "--profile", taken)
+    assert (result.code, result.out) == (2, "")
+    assert said in result.err
+    assert "Running" not in result.err
+
+
 def test_emulated_costs_are_numbers_by_name() -> None:
     """Bytes are whole."""
     assert read_emulation("forward_s=1e-3, message_bytes=64") == {"forward_s": 0.001, "message_bytes": 64}

@@ -115,6 +115,31 @@ def test_sizes_between_which_a_profile_has_gaps_are_interpolated() -> None:
     assert told == ["times of block at B=4 are interpolated between those at B=1, 8"]
 
 
+@pytest.mark.parametrize("search", ["greedy", "exhaustive"])
+def test_extrapolation_is_told_of_what_is_chosen(search: str) -> None:
+    """Not of what came first before the simulation."""
+    taken = profile(point(1), point(2), point(4, 0.3))
+    for mini_batch in (8, 32, 64):
+        asked = {"devices": 4, "mini_batch_size": mini_batch, "width": None, "depth": None, "search": search}
+        plan = planned(taken, **asked)
+        assert plan.chosen is not None
+        size = plan.chosen.micro_batch_size
+        told = [note for note in plan.provenance.notes if "extrapolated" in note]
+        assert told == ([f"times of block at B={size} are extrapolated from 1..4"] if size > 4 else [])
+
+
+def test_a_run_is_expected_with_what_is_doubtful_in_its_profile() -> None:
+    """Sizes that were not measured, and times of another device, which are not used."""
+    taken = profile(point(1, 1e6))
+    ran = Configuration(schedule="dapple", width=1, depth=2, micro_batch_size=2, micro_batches=4)
+    asked = {"model": {"profile": taken.fingerprint()}, "devices": 2, "mini_batch_size": 8}
+    told = expect(read_request({**asked, "cluster": "local-cpu"}), ran, library, profile=taken).notes
+    assert any("are the times in seconds" in note for note in told)
+    assert told[-1] == "times of block at B=2 are extrapolated from 1..1"
+    elsewhere = expect(read_request({**asked, "cluster": "piz-daint"}), ran, library, profile=taken).notes
+    assert elsewhere == ("the profile was taken on cpu: times on p100-16gb are estimated",)
+
+
 @pytest.mark.parametrize("scale", [1e9, 1e6, 1e-6, 1e-9])
 def test_times_in_other_units_are_told(scale: float) -> None:
     """Nanoseconds for seconds, or the other way round: what the accelerator's peak gives stands beside."""
