@@ -21,7 +21,8 @@ MAX_DEPTH = 4096
 
 Count = Annotated[int, Field(ge=1)]
 Cost = Annotated[float, Field(ge=0, le=1e12)]
-PositiveCost = Annotated[float, Field(gt=0, le=1e12)]
+PositiveCost = Annotated[float, Field(ge=1e-12, le=1e12)]
+"""Bounded below too: what is divided by them must stay finite."""
 
 
 class SimulationRequest(BaseModel):

@@ -318,6 +318,7 @@ ASKED = {"--schedule": "chimera", "--depth": "4", "--micro-batches": "8"}
         ({"schedule": "chimera_split", "weight_gradient": "0"}, "between 0 and backward"),
         ({"schedule": "chimera_split", "weight_gradient": "2"}, "between 0 and backward"),
         ({"forward": "0"}, "forward"),
+        ({"forward": "5e-324", "backward": "5e-324"}, "forward"),
         ({"forward": "-1"}, "forward"),
         ({"forward": "nan"}, "finite"),
         ({"backward": "inf"}, "finite"),
