@@ -9,7 +9,10 @@ from executor.launchers.outcome import Status
 
 
 def results_of(launch: Launch, *, wanted: str) -> tuple[dict[str, Any], ...]:
-    """What each process of `launch` gave on this machine; raises TrialError, "`wanted`: why", if one failed."""
+    """What each process of `launch` gave on this machine.
+
+    Raises TrialError, which begins with `wanted`, if one of them fails.
+    """
     outcome = launch_locally(launch)
     if outcome.status != Status.OK:
         reason = outcome.failure.message if outcome.failure else "no reason is known"
