@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
 from torch import Tensor, nn
 
-from executor.errors import CheckpointError
+from executor.errors import CheckpointError, ConfigurationError
 from executor.models.loss import Loss
 from executor.running.assembly import Assembly, Settings
 from executor.running.checking import Check, compare
@@ -83,6 +84,11 @@ class Pipeline:
         An asynchronous schedule fills its pipeline at the first and drains it after the last of them: give it
         many at once. With report=False the losses are not exchanged, and none are given.
         """
+        if torch.is_inference_mode_enabled():
+            raise ConfigurationError(
+                "nothing is learnt in torch.inference_mode(), whose tensors have no gradients: leave it for "
+                "steps; evaluate and predict may be called in it"
+            )
         losses: list[float] = []
         for batch in self._training.rounds(batches):
             feed = self._training.run(batch, update=update)

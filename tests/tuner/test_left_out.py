@@ -33,6 +33,19 @@ def test_what_a_plan_does_not_go_by_is_said(changes: dict[str, Any], said: list[
 
 
 @pytest.mark.parametrize(
+    ("changes", "attention", "said"),
+    [({}, "flash", 1), ({"attn_logit_softcapping": None}, "flash", 0), ({}, "eager", 0)],
+)
+def test_capped_scores_under_flash_are_told(changes: dict[str, Any], attention: str, said: int) -> None:
+    """Gemma 2 caps its scores: what transformers runs by default keeps the S x S matrices."""
+    config = WHOLE | {"model_type": "gemma2", "num_key_value_heads": 4} | changes
+    asked = {"model": {"config": config}, "sequence_length": 2048, "cluster": "dgx-h100", "devices": 8,
+             "attention": attention, "mini_batch_size": 64, "schedules": ["dapple"], "depth": 4}  # fmt: skip
+    notes = answer(read_request(asked), library).provenance.notes
+    assert len([note for note in notes if "attn_logit_softcapping" in note]) == said
+
+
+@pytest.mark.parametrize(
     ("transfer", "said"),
     [
         ({"latency_s": 5e-6, "bandwidth_bytes_per_s": 400.0}, "400 bytes a second"),

@@ -11,7 +11,9 @@ _MOST_QUOTED = 60
 
 
 def left_out(config: Mapping[str, Any], description: ModelDescription) -> Iterator[str]:
-    """Quantized weights, another head than the one over the vocabulary, and positions that run out."""
+    """Quantized weights, another head than the one over the vocabulary, positions that run out, and capped
+    scores, which not every fused attention can compute.
+    """
     if config.get("quantization_config"):
         yield (
             "the config.json is of quantized weights (quantization_config): what is planned is training of "
@@ -22,6 +24,13 @@ def left_out(config: Mapping[str, Any], description: ModelDescription) -> Iterat
         yield (
             f"the config.json is of a {architecture[:_MOST_QUOTED]!r}: what is planned has a head over the "
             "vocabulary and its loss"
+        )
+    capped = description.family == "gemma2" and config.get("attn_logit_softcapping", True) is not None
+    if capped and description.attention == "flash":
+        yield (
+            "attention scores are capped (attn_logit_softcapping), which flash-attn 2.6 and later can and "
+            "torch's scaled_dot_product_attention cannot: with attention eager, as transformers runs this "
+            "model unless told otherwise, layers keep their S x S matrices"
         )
     most, length = config.get("max_position_embeddings"), description.sequence_length
     stretched = any(config.get(name) for name in _STRETCHED)

@@ -199,11 +199,13 @@ def test_evaluations_may_stand_between_steps(four: Ranks, schedule: str, width: 
 
 
 def refused(rank: int, world_size: int, configuration: Configuration) -> str:
-    """What is said to a mini-batch of three samples, and whether the next one is trained."""
+    """What is said to a mini-batch of three samples; the next one is trained, in inference mode refused."""
     pipeline = made(configuration)
     try:
         pipeline.train(mini_batches(1, 3))
     except ConfigurationError as error:
+        with torch.inference_mode(), pytest.raises(ConfigurationError, match="nothing is learnt in"):
+            pipeline.train(mini_batches(1))
         pipeline.train(mini_batches(1))
         return str(error)
     return ""
