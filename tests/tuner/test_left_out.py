@@ -20,6 +20,7 @@ WHOLE = LLAMA_7B | {"architectures": ["LlamaForCausalLM"], "max_position_embeddi
         ({"architectures": ["LlamaForSequenceClassification"]}, ["LlamaForSequenceClassification"]),
         ({"max_position_embeddings": 1024}, ["2,048 tokens is longer than the 1,024 positions"]),
         ({"max_position_embeddings": 1024, "rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, []),
+        ({"head_dim": 512}, ["heads are 512 elements wide"]),
         ({"architectures": "nonsense", "max_position_embeddings": "4k", "quantization_config": None}, []),
     ],
 )

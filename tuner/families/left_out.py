@@ -8,11 +8,12 @@ from profiles.model import ModelDescription
 _HEADS = ("ForCausalLM", "LMHeadModel", "ForPreTraining", "ForMaskedLM", "DoubleHeadsModel")
 _STRETCHED = ("rope_scaling", "rope_parameters")
 _MOST_QUOTED = 60
+_WIDEST_HEAD = 256
 
 
 def left_out(config: Mapping[str, Any], description: ModelDescription) -> Iterator[str]:
     """Quantized weights, another head than the one over the vocabulary, positions that run out, and capped
-    scores, which not every fused attention can compute.
+    scores or wide heads, which not every fused attention can compute.
     """
     if config.get("quantization_config"):
         yield (
@@ -31,6 +32,12 @@ def left_out(config: Mapping[str, Any], description: ModelDescription) -> Iterat
             "attention scores are capped (attn_logit_softcapping), which flash-attn 2.6 and later can and "
             "torch's scaled_dot_product_attention cannot: with attention eager, as transformers runs this "
             "model unless told otherwise, layers keep their S x S matrices"
+        )
+    width = config.get("head_dim")
+    if isinstance(width, int) and width > _WIDEST_HEAD and description.attention == "flash":
+        yield (
+            f"heads are {width:,} elements wide (head_dim), and flash kernels end at {_WIDEST_HEAD}: with "
+            "attention eager layers keep their S x S matrices"
         )
     most, length = config.get("max_position_embeddings"), description.sequence_length
     stretched = any(config.get(name) for name in _STRETCHED)

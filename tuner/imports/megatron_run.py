@@ -17,6 +17,7 @@ _OTHER_MODELS = {
     "--mtp-num-layers": "layers that predict further tokens",
     "--hybrid-layer-pattern": "hybrid models",
     "--hybrid-override-pattern": "hybrid models",
+    "--heterogeneous-layers-config-path": "blocks that differ by a file",
 }
 _UNCOUNTED = (
     "--cpu-offloading",
@@ -28,6 +29,9 @@ _UNCOUNTED = (
     "--use-custom-fsdp",
     "--fp8-format",
     "--fp4-format",
+    "--window-size",
+    "--cross-entropy-loss-fusion",
+    "--data-parallel-sharding-strategy",
 )
 """Change times or memory of the same training."""
 
@@ -112,6 +116,15 @@ def _uncounted(flags: Flags) -> Iterator[str]:
     for flag in _UNCOUNTED:
         if flags.has(flag):
             yield f"{flag} is not modelled: the run is predicted as without it"
+    if flags.has("--rampup-batch-size"):
+        yield "--rampup-batch-size: the mini-batch is taken as it is at the end of the ramp"
+    if flags.has("--max-position-embeddings") and flags.has("--seq-length"):
+        most, length = flags.count("--max-position-embeddings"), flags.count("--seq-length")
+        if most < length:
+            yield (
+                f"Megatron-LM refuses a --seq-length of {length:,} beyond --max-position-embeddings "
+                f"{most:,}: raise the latter"
+            )
     stage = flags.text("--zero-stage")
     if stage in {"2", "3"}:
         yield f"--zero-stage {stage} is not modelled: the run is predicted as with 1"
@@ -123,7 +136,7 @@ def _shards(flags: Flags) -> bool:
 
 
 def _recompute(flags: Flags, stages: int) -> tuple[str, tuple[str, ...]]:
-    if flags.text("--recompute-granularity") == "selective" or flags.has("--recompute-activations"):
+    if _selective(flags):
         told = "selective recomputation is not modelled: it is taken as none, with flash attention"
         return "none", (told,)
     # As releases before 3.0 and Megatron-DeepSpeed have it.
@@ -139,6 +152,11 @@ def _recompute(flags: Flags, stages: int) -> tuple[str, tuple[str, ...]]:
     return "layer", () if groups == 1 else (told,)
 
 
+def _selective(flags: Flags) -> bool:
+    """Whether scores are computed again, which keeps no more of them than a fused attention does."""
+    return flags.text("--recompute-granularity") == "selective" or flags.has("--recompute-activations")
+
+
 def _optimizer(flags: Flags) -> str:
     name = flags.text("--optimizer") or "adam"
     if name == "sgd":
@@ -150,9 +168,11 @@ def _optimizer(flags: Flags) -> str:
 
 def _attention(flags: Flags) -> str | None:
     backend = flags.text("--attention-backend")
-    if flags.has("--use-flash-attn") or backend in {"flash", "fused", "auto"}:
+    if flags.has("--use-flash-attn") or backend in {"flash", "fused", "auto"} or _selective(flags):
         return "flash"
-    return "eager" if backend in {"unfused", "local"} else None
+    # Without Transformer Engine there is no fused attention unless one is asked for.
+    local = flags.text("--transformer-impl") == "local"
+    return "eager" if local or backend in {"unfused", "local"} else None
 
 
 def _devices(flags: Flags) -> int | None:

@@ -141,6 +141,36 @@ def test_gradients_are_as_precise_as_megatron_keeps_them(text: str, precision: s
     assert run.gradient_precision == precision
 
 
+@pytest.mark.parametrize(
+    ("text", "attention"),
+    [
+        ("--transformer-impl local", "eager"),
+        ("--transformer-impl local --use-flash-attn", "flash"),
+        ("--transformer-impl local --recompute-granularity selective", "flash"),
+        ("--attention-backend unfused", "eager"),
+        ("", None),
+    ],
+)
+def test_scores_are_kept_where_no_fused_attention_runs(text: str, attention: str | None) -> None:
+    """Megatron's own layers keep the S x S matrices unless they are told to use another kernel."""
+    assert read_run(read_flags(f"--micro-batch-size 1 --global-batch-size 8 {text}")).attention == attention
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("--seq-length 8192 --max-position-embeddings 4096", "refuses a --seq-length of 8,192"),
+        ("--seq-length 4096 --max-position-embeddings 4096", None),
+        ("--rampup-batch-size 4 4 1000", "at the end of the ramp"),
+        ("--window-size 1024,0", "--window-size is not modelled"),
+    ],
+)
+def test_what_a_run_will_not_do_as_predicted_is_said(text: str, said: str | None) -> None:
+    """Sequences beyond the positions, a growing mini-batch, local attention."""
+    notes = read_run(read_flags(f"--micro-batch-size 1 --global-batch-size 8 {text}")).notes
+    assert (len(notes) == 1 and said in notes[0]) if said else notes == ()
+
+
 def test_older_names_and_those_of_megatron_deepspeed_are_known() -> None:
     """Recomputation, sharding and the one expert of a model without experts."""
     text = "--batch-size 2 --global-batch-size 8 --checkpoint-activations --zero-stage 2 --num-experts 1"
