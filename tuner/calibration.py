@@ -21,6 +21,7 @@ from tuner.fitted_set import Fitted, coefficients_of, deviation, document_of, fi
 from tuner.further_measurements import suggest
 from tuner.inputs import Library
 from tuner.observation import Line, Observation, observe
+from tuner.plausibility import iteration_doubt
 from tuner.robust_fit import Lines
 
 LEVEL = 0.9
@@ -50,7 +51,9 @@ def calibrate(
 ) -> Calibration:
     """Coefficients from every measurement with a time; raises CalibrationError where there is none."""
     measurements = [measurement for document in documents for measurement in document.measurements]
-    observations, skipped = observe(measurements, library, profiles=profiles)
+    seen, skipped = observe(measurements, library, profiles=profiles)
+    observations, doubtful = _believable(seen)
+    skipped += doubtful
     if not observations:
         told = f": {skipped[0]}" if skipped else ""
         raise CalibrationError(
@@ -73,6 +76,16 @@ def calibrate(
         sets=tuple(sets),
         skipped=tuple(skipped),
     )
+
+
+def _believable(observations: Sequence[Observation]) -> tuple[list[Observation], list[str]]:
+    """Those whose times may be in their unit, and what is said of others: coefficients would take it up."""
+    told = [
+        iteration_doubt(each.model, measured_s=each.measured_s, predicted_s=each.predictor.simulated_s)
+        for each in observations
+    ]
+    kept = [each for each, doubt in zip(observations, told, strict=True) if doubt is None]
+    return kept, [f"left out: {doubt}" for doubt in told if doubt]
 
 
 def fit_by_model(rows: Sequence[Lines], level: float) -> list[tuple[str | None, Fitted]]:

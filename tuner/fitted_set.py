@@ -11,13 +11,16 @@ from tuner.coefficients import NAMES, array_of
 from tuner.errors import CalibrationError
 from tuner.identification import PRIORITY, WITHOUT_FLUSH, Identified, identify
 from tuner.robust_fit import Lines, RobustFit, slopes_at, soft_weights
-from tuner.schedules.scheme import Floats
+from tuner.schedules.scheme import Floats, Integers
 
 _LAUNCH, _COMPUTE = NAMES.index("launch_floor_s"), NAMES.index("compute_factor")
 _LAUNCH_START = 1.1
 """Where the fit of the launch time starts, in times of the shortest backward of a block: below all backwards
 it would have no slope. From starts up to 1.6 the fits of the shipped measurements end at the same place."""
 _LEAST_REACH = 1.0
+_UNKNOWN_SCATTER = 0.1
+"""Scatter where no more measurements differ than coefficients were fitted, so that it cannot be seen. Each
+further one counts against it."""
 _ROUNDS = 3
 
 
@@ -100,7 +103,10 @@ def _judged(rows: tuple[Lines, ...], values: Floats, identified: Identified, *, 
     leverage = np.clip(weights * np.einsum("ij,jk,ik->i", scaled, inverse, scaled), 0.0, 0.95)
     freedom = max(1, len(rows) - len(free))
     small = float(np.sqrt(len(rows) / freedom))
-    scatter = float(np.sqrt((weights * errors**2).sum() / freedom))
+    alike = np.unique(slopes, axis=0, return_inverse=True)[1].ravel()
+    differing = int(alike.max()) + 1
+    unseen = _UNKNOWN_SCATTER / (1 + max(0, differing - len(free)))
+    scatter = max(unseen, float(np.sqrt((weights * errors**2).sum() / freedom)))
     spread = scatter * np.sqrt(1 + np.einsum("ij,jk,ik->i", scaled, inverse, scaled))
     left_out = errors / (1 - leverage)
     return Fitted(
@@ -110,9 +116,16 @@ def _judged(rows: tuple[Lines, ...], values: Floats, identified: Identified, *, 
         free=free,
         covariance=scatter**2 * inverse / np.outer(units, units),
         scatter=scatter,
-        reach=small * _reach(np.abs(left_out) / np.maximum(spread, 1e-12), level),
+        reach=small * _reach(_largest(np.abs(left_out) / spread, alike), level),
         left_out=left_out,
     )
+
+
+def _largest(deviations: Floats, alike: Integers) -> Floats:
+    """The largest deviation of each configuration: measuring one again says nothing of others."""
+    found = np.zeros(int(alike.max()) + 1)
+    np.maximum.at(found, alike, deviations)
+    return found
 
 
 def _reach(deviations: Floats, level: float) -> float:
@@ -121,7 +134,7 @@ def _reach(deviations: Floats, level: float) -> float:
     found = np.sort(deviations)[min(rank, len(deviations)) - 1]
     # With too few rows for the level even the largest deviation is not large enough.
     widened = rank / min(rank, len(deviations))
-    return max(_LEAST_REACH, float(found) * widened)
+    return max(_LEAST_REACH, float(found)) * widened
 
 
 def document_of(

@@ -52,9 +52,12 @@ WITHOUT_FLUSH: tuple[CoefficientName, ...] = (
 
 
 def identify(slopes: Floats, among: Sequence[CoefficientName] = PRIORITY) -> Identified:
-    """From the derivatives of the logarithm of every prediction by every coefficient [row, NAMES]."""
-    rows = len(slopes)
-    most = max(1, rows // ROWS_FOR_EACH)
+    """From the derivatives of the logarithm of every prediction by every coefficient [row, NAMES].
+
+    Measuring a configuration again tells no further coefficient.
+    """
+    rows, configurations = len(slopes), len(np.unique(slopes, axis=0))
+    most = max(1, configurations // ROWS_FOR_EACH)
     told: list[int] = []
     reasons: dict[int, str] = {}
     for name in PRIORITY:
@@ -66,7 +69,7 @@ def identify(slopes: Floats, among: Sequence[CoefficientName] = PRIORITY) -> Ide
         if float(np.abs(column).max(initial=0.0)) <= _NOTHING:
             reasons[position] = "none of the measurements depends on it"
         elif len(told) >= most:
-            reasons[position] = _too_few(rows, most)
+            reasons[position] = _too_few(rows, configurations, most)
         elif own_share(column, slopes[:, told]) < LEAST_OWN_SHARE:
             alike = NAMES[told[_most_alike(column, slopes[:, told])]]
             reasons[position] = f"it cannot be told from {alike}: over these measurements both act alike"
@@ -75,8 +78,10 @@ def identify(slopes: Floats, among: Sequence[CoefficientName] = PRIORITY) -> Ide
     return Identified(tuple(sorted(told)), reasons)
 
 
-def _too_few(rows: int, most: int) -> str:
+def _too_few(rows: int, configurations: int, most: int) -> str:
     measured = "1 measurement is" if rows == 1 else f"{rows} measurements are"
+    if configurations < rows:
+        measured = f"{rows} measurements of {configurations} that differ are"
     return f"{measured} enough for {most} coefficient{'s' if most > 1 else ''}, not for more"
 
 

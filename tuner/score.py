@@ -142,8 +142,8 @@ def score(
         [(each.measurement, each.measured_s, _seconds(row)) for each, row in pairs if _has_flush(each)]
     )
     doubts = (
-        iteration_doubt(row.model, measured_s=each.measured_s, predicted_s=_seconds(row))
-        for each, row in pairs
+        iteration_doubt(row.model, measured_s=each.measured_s, predicted_s=each.predictor.simulated_s)
+        for each, row in pairs  # beside what no calibration has adapted to them
     )
     memory = score_memory_of(measured, library, capacity_bytes=capacity_bytes, profiles=profiles)
     return Score(

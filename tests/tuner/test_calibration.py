@@ -89,6 +89,31 @@ def test_schedules_without_a_flush_are_calibrated_apart() -> None:
     assert sets[1] == alone
 
 
+@pytest.mark.parametrize("times", [1, 10])
+def test_one_configuration_says_little_of_others(times: int) -> None:
+    """However often it was measured: its error bar is not the scatter of its repeats."""
+    learnt = calibrate([measured_as([make_measurement(micro_batch_size=8)] * times, truth())], library)
+    (found,) = learnt.sets
+    assert [each.name for each in found.coefficients if each.fitted] == ["compute_factor"]
+    (other,), _ = observe(measured_as([make_measurement(depth=8, width=4)], truth()).measurements, library)
+    bar = corrected(other, learnt)
+    assert bar is not None
+    assert bar.high_s / bar.iteration_s > 1.15
+
+
+def test_times_in_another_unit_are_not_learnt(made_up: Measurements) -> None:
+    """Tokens a second read as samples a second: left out, or refused where there is nothing else."""
+    first, *others = made_up.measurements
+    assert first.iteration_s is not None
+    wrong = first.model_copy(update={"iteration_s": first.iteration_s / 1_000})
+    told = calibrate([made_up.model_copy(update={"measurements": (wrong, *others[:3])})], library)
+    assert told.sets[0].measurements == 3
+    assert len(told.skipped) == 1
+    assert "left out" in told.skipped[0]
+    with pytest.raises(CalibrationError, match="is it in seconds, or its rate in samples"):
+        calibrate([made_up.model_copy(update={"measurements": (wrong,)})], library)
+
+
 def test_measurements_without_a_time_are_refused() -> None:
     """Saying what is missing."""
     row = make_measurement().model_copy(update={"iteration_s": None, "status": "out_of_memory"})
