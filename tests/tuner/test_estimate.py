@@ -275,6 +275,8 @@ def test_estimated_timings_cover_every_type_once_in_rising_order() -> None:
         ({"model_type": "bart"}, "encoder-decoder"),
         ({"model_type": "mixtral"}, "mixture of experts"),
         ({"model_type": "qwen2", "num_experts": 60}, "mixture of experts"),
+        ({"model_type": "ernie4_5_moe"}, "mixture of experts"),
+        ({"model_type": "llama", "moe_num_experts": 64}, "mixture of experts"),
         ({"model_type": "gemma3", "text_config": {}}, "multimodal.*text_config"),
         ({"model_type": "llama", "vision_config": {}}, "multimodal"),
         ({"model_type": "qwen9", "text_config": {"model_type": "qwen3"}}, "pass its text_config"),

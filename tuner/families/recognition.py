@@ -10,7 +10,8 @@ from tuner.families.architecture import Architecture
 from tuner.families.grouping import check_sizes
 from tuner.families.reading import ConfigReader
 
-EXPERT_KEYS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_intermediate_size")
+EXPERT_KEYS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_intermediate_size",
+               "moe_num_experts", "num_experts_per_tok")  # fmt: skip
 EXPERT_TYPES = frozenset(
     {"mixtral", "dbrx", "jetmoe", "olmoe", "phimoe", "gpt_oss", "llama4_text", "qwen2_moe", "qwen3_moe"}
     | {"deepseek_v2", "deepseek_v3", "glm4_moe", "granitemoe"}
@@ -72,7 +73,7 @@ def _refusal(config: Mapping[str, Any], kind: str) -> str | None:
             "holds a language model beside what is not described; that can be planned alone: pass its "
             "text_config as the config.json"
         )
-    if kind in EXPERT_TYPES or any(config.get(key) for key in EXPERT_KEYS):
+    if kind in EXPERT_TYPES or "moe" in kind.lower() or any(config.get(key) for key in EXPERT_KEYS):
         return "routes tokens to experts (mixture of experts), which is not modelled"
     return None
 
