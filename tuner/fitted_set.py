@@ -60,13 +60,14 @@ def fit(rows: Sequence[Lines], level: float) -> Fitted:
 def _fit_from(rows: Sequence[Lines], start: Floats, *, plain: Floats) -> tuple[Floats, Identified]:
     """From one start; what the measurements turn out not to tell is given up and the rest fitted again."""
     among = PRIORITY if rows[0].observation.predictor.synchronous else WITHOUT_FLUSH
-    identified = identify(slopes_at(rows, start)[1], among)
+    differing = int(_configurations(rows).max()) + 1
+    identified = identify(slopes_at(rows, start)[1], among, differing=differing)
     values = start
     for _ in range(_ROUNDS):
         start = np.where(np.isin(np.arange(len(start)), identified.told), start, plain)
         values = RobustFit(rows, identified.told).from_start(start)
         values, identified = _without_idle(rows, values, identified, plain=plain)
-        again = identify(slopes_at(rows, values)[1], among)
+        again = identify(slopes_at(rows, values)[1], among, differing=differing)
         lost = tuple(at for at in identified.told if at in again.reasons)
         if not lost:
             break
@@ -103,7 +104,7 @@ def _judged(rows: tuple[Lines, ...], values: Floats, identified: Identified, *, 
     leverage = np.clip(weights * np.einsum("ij,jk,ik->i", scaled, inverse, scaled), 0.0, 0.95)
     freedom = max(1, len(rows) - len(free))
     small = float(np.sqrt(len(rows) / freedom))
-    alike = np.unique(slopes, axis=0, return_inverse=True)[1].ravel()
+    alike = _configurations(rows)
     differing = int(alike.max()) + 1
     unseen = _UNKNOWN_SCATTER / (1 + max(0, differing - len(free)))
     scatter = max(unseen, float(np.sqrt((weights * errors**2).sum() / freedom)))
@@ -119,6 +120,20 @@ def _judged(rows: tuple[Lines, ...], values: Floats, identified: Identified, *, 
         reach=small * _reach(_largest(np.abs(left_out) / spread, alike), level),
         left_out=left_out,
     )
+
+
+def _configurations(rows: Sequence[Lines]) -> Integers:
+    """Of each row the number of what it measured, by which those that measured the same are told [row]."""
+    results = {
+        "status",
+        "iteration_s",
+        "throughput_samples_per_s",
+        "peak_memory_gb",
+        "peak_memory_bytes",
+        "where",
+    }
+    measured = [row.observation.measurement.model_dump_json(exclude=results) for row in rows]
+    return np.unique(measured, return_inverse=True)[1].ravel()
 
 
 def _largest(deviations: Floats, alike: Integers) -> Floats:

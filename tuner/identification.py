@@ -51,12 +51,15 @@ WITHOUT_FLUSH: tuple[CoefficientName, ...] = (
 """What is fitted for schedules without a flush, whose steps hide most of the rest."""
 
 
-def identify(slopes: Floats, among: Sequence[CoefficientName] = PRIORITY) -> Identified:
+def identify(
+    slopes: Floats, among: Sequence[CoefficientName] = PRIORITY, *, differing: int | None = None
+) -> Identified:
     """From the derivatives of the logarithm of every prediction by every coefficient [row, NAMES].
 
-    Measuring a configuration again tells no further coefficient.
+    `differing` configurations were measured, some of them more than once: that tells no further coefficient.
     """
-    rows, configurations = len(slopes), len(np.unique(slopes, axis=0))
+    rows = len(slopes)
+    configurations = rows if differing is None else differing
     most = max(1, configurations // ROWS_FOR_EACH)
     told: list[int] = []
     reasons: dict[int, str] = {}

@@ -31,7 +31,7 @@ SHORTEST_STEP_S = 0.01
 WIDEST_SPREAD = 0.5
 """Relative spread beyond which a median says little."""
 
-FURTHEST = 50.0
+FURTHEST = 64.0
 """Between an iteration and its prediction: units are 1,000 or so many tokens apart, models less."""
 
 

@@ -47,7 +47,7 @@ def test_few_measurements_tell_few_coefficients() -> None:
     found = identify(slopes)
     assert len(found.told) == 2
     assert "7 measurements are enough for 2 coefficients" in next(iter(found.reasons.values()))
-    again = identify(np.repeat(slopes[:3], 4, axis=0))
+    again = identify(np.repeat(slopes[:3], 4, axis=0), differing=3)
     assert "12 measurements of 3 that differ are enough for 1" in next(iter(again.reasons.values()))
 
 
