@@ -59,7 +59,14 @@ def find_set(calibration: Calibration, cluster: ClusterProfile, model: str) -> C
     """The set for a request; raises CalibrationError where the calibration has none for its cluster."""
     found = calibration.find(cluster.name, model, synchronous=True)
     if found is None:
-        names = sorted({each.cluster for each in calibration.sets if each.synchronous})
+        flushed = [each for each in calibration.sets if each.synchronous]
+        names = sorted({each.cluster for each in flushed})
+        models = sorted({str(each.model) for each in flushed if each.cluster == cluster.name})
+        if models:
+            raise CalibrationError(
+                f"the calibration was made for {', '.join(models)} on {cluster.name}, and says nothing of "
+                f"{model}: calibrate on measurements of that model, or plan without"
+            )
         told = f"on {', '.join(names)}" if names else "on schedules without a flush alone"
         raise CalibrationError(
             f"the calibration was made {told}, and says nothing of schedules with a flush on {cluster.name}: "

@@ -10,14 +10,14 @@ from tuner.choice import Found
 from tuner.compressed_plans import sent_bytes, with_compression
 from tuner.compression import one_compression
 from tuner.corrected_ranking import correct_ranking
-from tuner.error_bars import ErrorBars
+from tuner.error_bars import ErrorBars, find_set
 from tuner.evaluation import Evaluator
 from tuner.exports.frameworks import FRAMEWORKS
 from tuner.families.left_out import left_out
 from tuner.inputs import Library, PlanInputs, taken_elsewhere
 from tuner.network import overlap_notes
 from tuner.plan import Candidate, Chosen, ClusterNote, ModelNote, Plan, ProvenanceNote
-from tuner.plausibility import link_doubts
+from tuner.plausibility import calibration_doubts, link_doubts
 from tuner.posing import pose
 from tuner.ranking import MOST_OVER, Ranked, Ranking
 from tuner.remedy import smallest_change
@@ -218,6 +218,8 @@ def _provenance(
             f"not {inputs.accelerator.name}"
         )
     notes += taken_elsewhere(profile, inputs.accelerator)
+    if calibration is not None:
+        notes += calibration_doubts(find_set(calibration, inputs.cluster, inputs.description.name))
     if measured(trials):
         notes.append(f"times are corrected by {len(measured(trials))} measured trials")
     return ProvenanceNote(

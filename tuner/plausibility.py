@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
+from profiles.calibration import CalibrationSet
 from profiles.cluster import ClusterProfile
 from profiles.model import Layer
 from profiles.timings import TimingPoint, TypeTimings
@@ -39,6 +40,8 @@ SLOWEST_LINK = 1e6
 FASTEST_LINK = 1e14
 """Bytes a second: Gbit/s and GB/s under that name are below, bytes of a rack above."""
 LONGEST_LATENCY_S = 1.0
+LONGEST_S = 3_600.0
+"""What a launch, a message or an iteration cannot take beyond its work."""
 
 
 def link_doubts(cluster: ClusterProfile) -> Iterator[str]:
@@ -60,6 +63,18 @@ def iteration_doubt(what: str, *, measured_s: float, predicted_s: float) -> str 
         f"{what} is said to take {measured_s:,.3g} s an iteration, where {predicted_s:,.3g} s are predicted: "
         "is it in seconds, or its rate in samples and not tokens a second?"
     )
+
+
+def calibration_doubts(chosen: CalibrationSet) -> Iterator[str]:
+    """Sentences about coefficients that no software explains."""
+    for each in chosen.coefficients:
+        if each.name == "compute_factor" and not 1 / FURTHEST < each.value < FURTHEST:
+            yield (
+                f"the calibration has layers take {each.value:.3g} times what was measured or estimated of "
+                "them: was it fitted on times in seconds, and is it as it was fitted?"
+            )
+        if each.name.endswith("_s") and each.value > LONGEST_S:
+            yield f"the calibration has a {each.name} of {each.value:,.4g} s: is it as it was fitted?"
 
 
 def doubts(layer: Layer, timings: TypeTimings, *, peak_flops: float) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Are the coefficients of measurements found again, with an uncertainty, and what is not told refused?"""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -186,3 +187,29 @@ def test_a_calibration_of_another_cluster_is_refused(learnt: Calibration) -> Non
     """Naming the cluster it was made on."""
     with pytest.raises(CalibrationError, match="made on piz-daint"):
         answer(make_request(), library, calibration=learnt)
+
+
+def changed(calibration: Calibration, **changes: Any) -> Calibration:
+    """With these of its first set."""
+    first = calibration.sets[0].model_copy(update=changes)
+    return calibration.model_copy(update={"sets": (first,)})
+
+
+def test_a_calibration_of_another_model_is_refused(learnt: Calibration) -> None:
+    """Naming the model it was made for."""
+    other = changed(learnt, model="gpt2-64")
+    with pytest.raises(CalibrationError, match="made for gpt2-64 on piz-daint, and says nothing of tiny-gpt"):
+        answer(make_request(cluster="piz-daint", precision="float32"), library, calibration=other)
+
+
+def test_coefficients_that_no_software_explains_are_told(learnt: Calibration) -> None:
+    """Layers that take no time, or a message of years."""
+    values = {"compute_factor": 0.0, "message_latency_s": 1e9}
+    coefficients = tuple(
+        each.model_copy(update={"value": values.get(each.name, each.value)})
+        for each in learnt.sets[0].coefficients
+    )
+    request = make_request(cluster="piz-daint", precision="float32")
+    for calibration, told in ((learnt, 0), (changed(learnt, coefficients=coefficients), 2)):
+        notes = answer(request, library, calibration=calibration).provenance.notes
+        assert sum("is it as it was fitted" in note for note in notes) == told
