@@ -1,7 +1,7 @@
 """What is known of a configuration once it was evaluated? Of all its micro-batch sizes at once."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -123,6 +123,15 @@ class Evaluated:
             (seconds, peak, *simpler, variant.scaling, variant.pipe_pairs, size)
             for seconds, peak, size in zip(*columns, strict=True)
         ]
+
+    def first(self, count: int) -> "Evaluated":
+        """The same at the first sizes alone."""
+        return replace(
+            self,
+            micro_batch_sizes=self.micro_batch_sizes[:count],
+            micro_batches=self.micro_batches[:count],
+            rows=slice(self.rows.start, self.rows.start + count),
+        )
 
     def configuration(self, index: int) -> Configuration:
         """The configuration at one micro-batch size."""

@@ -14,6 +14,7 @@ from tuner.request import PlanRequest
 from tuner.schedules import SYNCHRONOUS, Scheme, find_scheme
 from tuner.schedules.scheme import Integers
 from tuner.space import (
+    TARGET_FILLED,
     TARGET_RECOMPUTE,
     TARGET_SCHEDULES,
     Layout,
@@ -77,7 +78,12 @@ class Search:
         if scheme.name not in TARGET_SCHEDULES.get(target, (scheme.name,)):
             return []
         recomputes = TARGET_RECOMPUTE.get(target, _RECOMPUTES)
-        return [group for group in self.pool(scheme, layout) if group.variant.recompute in recomputes]
+        groups = [group for group in self.pool(scheme, layout) if group.variant.recompute in recomputes]
+        if layout.depth == 1 or scheme.name not in TARGET_FILLED.get(target, ()):
+            return groups
+        # Sizes rise, so that the first ones leave the most micro-batches.
+        filled = [group.first(int((group.micro_batches >= layout.depth).sum())) for group in groups]
+        return [group for group in filled if len(group.micro_batches)]
 
     @cached_property
     def legal(self) -> list[tuple[Scheme, Layout]]:
@@ -177,11 +183,15 @@ class Search:
     def _refuse_untried(self, scheme: Scheme, layout: Layout, target: str) -> Refusal:
         """Why there is no variant to try: the target lacks the recomputation, or N is out of the domain."""
         recomputes = TARGET_RECOMPUTE.get(target, _RECOMPUTES)
+        share = self.request.mini_batch_size // layout.width
+        sizes = greedy_sizes(self.request, layout, scheme)
+        most = share // min(sizes)
+        if scheme.name in TARGET_FILLED.get(target, ()) and most < layout.depth:
+            reason = f"{target} runs {scheme.name} with N >= D alone, and N = {most}, D = {layout.depth}"
+            return Refusal("target", reason, layout, scheme.name)
         if self.pool(scheme, layout) and self.request.recompute not in recomputes:
             reason = f"{target} has no recompute={self.request.recompute}, only {' and '.join(recomputes)}"
             return Refusal("target", reason, layout, scheme.name)
-        share = self.request.mini_batch_size // layout.width
-        sizes = greedy_sizes(self.request, layout, scheme)
         reasons = [
             scheme.illegal(layout.depth, share // size, scaling="direct", pipe_pairs=1) for size in sizes
         ]

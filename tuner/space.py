@@ -17,6 +17,9 @@ TARGET_SCHEDULES = {
 TARGET_RECOMPUTE = {"megatron": ("none", "layer"), "torchtitan": ("none", "layer")}
 """Recomputation that each framework has, where it lacks one."""
 
+TARGET_FILLED = {"torchtitan": ("dapple",)}
+"""Schedules that a framework refuses where N < D, as torch's Schedule1F1B does."""
+
 MOST_DEPTH = 512
 """Deepest pipeline considered: the work of a search grows with the square of the depth."""
 

@@ -19,6 +19,8 @@ from tests.tuner.hand_memory import Device, peak_bytes, rank_parts
 from tuner.configuration import Configuration
 from tuner.errors import RequestError, TunerError, UnsupportedOptionError
 from tuner.estimate import describe
+from tuner.exports import export
+from tuner.exports.errors import NotExpressibleError
 from tuner.plan import Candidate, Plan
 from tuner.planning import answer
 from tuner.request import PlanRequest, read_request
@@ -556,6 +558,21 @@ def test_a_recomputation_that_the_target_lacks_is_rejected_as_the_targets() -> N
     assert plan.chosen is None
     assert {rejection.kind for rejection in plan.rejected} == {"target"}
     assert "megatron has no recompute=stage, only none and layer" in plan.rejected[0].reason
+
+
+def test_torchtitan_is_given_no_more_ranks_than_micro_batches_under_1f1b() -> None:
+    """Its Schedule1F1B refuses N < D when it is made, which other schedules and frameworks do not."""
+    asked: dict[str, Any] = {"schedules": "dapple", "devices": 4, "depth": 4, "search": "exhaustive"}
+    plan = make_plan(runs_on="torchtitan", mini_batch_size=16, **asked)
+    assert {candidate.micro_batches for candidate in plan.candidates} == {4, 8, 16}
+    plan = make_plan(runs_on="torchtitan", mini_batch_size=2, **asked)
+    (rejection,) = plan.rejected
+    assert (plan.chosen, rejection.kind) == (None, "target")
+    assert "torchtitan runs dapple with N >= D alone, and N = 2, D = 4" in rejection.reason
+    elsewhere = make_plan(runs_on="deepspeed", mini_batch_size=2, **asked)
+    assert elsewhere.chosen is not None
+    with pytest.raises(NotExpressibleError, match="D=4 and N="):
+        export(elsewhere, "torchtitan")
 
 
 ABSURD: list[Any] = [

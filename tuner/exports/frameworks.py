@@ -7,6 +7,7 @@ from typing import Final
 from tuner.configuration import Configuration
 from tuner.exports.errors import NotExpressibleError
 from tuner.plan import Candidate, Chosen, Plan
+from tuner.space import TARGET_FILLED
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,8 @@ class Framework:
     """The release whose options are written, and when it came out."""
     schedules: tuple[str, ...]
     recomputes: tuple[str, ...] = ("none", "stage", "layer")
+    filled: tuple[str, ...] = ()
+    """Schedules that it refuses where N < D."""
 
     def runs(self, candidate: Candidate | Configuration) -> bool:
         """Whether it can run the candidate; without a pipeline (D=1) there is no schedule to have.
@@ -27,6 +30,8 @@ class Framework:
         if isinstance(candidate, Candidate) and candidate.compression != "none":
             return False
         alone = candidate.depth == 1 and candidate.pipe_pairs == 1
+        if candidate.micro_batches < candidate.depth and candidate.schedule in self.filled:
+            return False
         return (alone or candidate.schedule in self.schedules) and candidate.recompute in self.recomputes
 
 
@@ -38,6 +43,7 @@ FRAMEWORKS: Final[Mapping[str, Framework]] = {
         # zb_h1 as a CSV of torch.distributed.pipelining, the others by name.
         ("gpipe", "dapple", "interleaved", "zb_v", "zb_h1"),
         ("none", "layer"),
+        TARGET_FILLED["torchtitan"],
     ),
     "deepspeed": Framework("DeepSpeed", "DeepSpeed 0.19, October 2026", ("dapple",)),
 }
@@ -53,8 +59,9 @@ def runnable(plan: Plan, chosen: Chosen, name: str) -> Candidate:
     if found is None:
         raise NotExpressibleError(
             f"{framework.title} cannot run the chosen {chosen.schedule} with recompute={chosen.recompute}, "
-            f"nor anything else that fits: plan with runs_on={name} (--runs-on {name}), which considers only "
-            f"what it runs: {', '.join(framework.schedules)}"
+            f"D={chosen.depth} and N={chosen.micro_batches}, nor anything else that fits: plan with "
+            f"runs_on={name} (--runs-on {name}), which considers only what it runs: "
+            f"{', '.join(framework.schedules)}"
         )
     return found
 
