@@ -40,6 +40,11 @@ def trace(
     """
     with FakeTensorMode(allow_non_fake_inputs=True), models.default_dtype(models.DTYPES[precision]):
         model = models.build(config, precision=precision, attention=attention)
+        if not getattr(model.config, "num_attention_heads", None):
+            raise UnsupportedModelError(
+                f"the {model.config.model_type!r} model has no attention heads: the kernels of recurrent and "
+                "state-space models cannot be told by tracing. Give a measured profile instead."
+            )
         runs = [
             _run(model, size, sequence_length=sequence_length, attention=attention) for size in MICRO_BATCHES
         ]

@@ -99,6 +99,7 @@ def test_tracing_leaves_torch_as_it_was() -> None:
         ({"model_type": "llama", "hidden_size": 30, "num_attention_heads": 7}, "refuses the configuration"),
         ({"model_type": "clip_text_model"}, "cannot build"),
         ({"model_type": "bloom", "n_layer": 2, "hidden_size": 64, "n_head": 4}, "no fused attention"),
+        ({"model_type": "rwkv", "num_hidden_layers": 2, "hidden_size": 64}, "no attention heads"),
     ],
     ids=str,
 )
