@@ -119,8 +119,8 @@ class Software(Part):
     collectives: Literal["side_by_side", "one_after_another"] = "side_by_side"
     """Whether two collectives of one rank run at once at full speed (Chimera's two stages), or queue."""
     traffic_factor: Annotated[float, Field(ge=0, le=1_000)] | None = None
-    """Time of memory traffic in a run over the data sheet's, in layers that were not timed and the optimizer
-    step; None is `compute_factor`, which then stretches all of their time."""
+    """Time of memory traffic in a run over the data sheet's, in the optimizer step and, where they were not
+    timed, in embedding, head and loss; None is `compute_factor`, which is that of all of a block."""
     launch_floor_s: Seconds | None = None
     """The least time of a block's backward, twice that of its forward: what launching their kernels takes."""
     iteration_overhead_s: Seconds | None = None

@@ -6,6 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from profiles.document import (
     FIRST_FAULT,
+    Attention,
     Document,
     Name,
     Part,
@@ -69,6 +70,9 @@ class Measurement(Part):
     devices: PositiveCount
     sequence_length: PositiveCount
     precision: Precision
+    attention: Attention | None = None
+    """None is what the preset or the profile has; eager for a model given by its sizes, as GPT-2 and BERT
+    were written before fused kernels."""
     configuration: MeasuredConfiguration
     status: Status
     throughput_samples_per_s: PositiveRate | None = None

@@ -14,6 +14,7 @@ from tuner.robust_fit import Lines, RobustFit, slopes_at, soft_weights
 from tuner.schedules.scheme import Floats, Integers
 
 _LAUNCH, _COMPUTE = NAMES.index("launch_floor_s"), NAMES.index("compute_factor")
+_TRAFFIC = NAMES.index("traffic_factor")
 _LAUNCH_START = 1.1
 """Where the fit of the launch time starts, in times of the shortest backward of a block: below all backwards
 it would have no slope. From starts up to 1.6 the fits of the shipped measurements end at the same place."""
@@ -22,6 +23,8 @@ _UNKNOWN_SCATTER = 0.1
 """Scatter where no more measurements differ than coefficients were fitted, so that it cannot be seen. Each
 further one counts against it."""
 _ROUNDS = 3
+_SAME = 1e-3
+"""Relative difference of two factors that are one."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,24 @@ def fit(rows: Sequence[Lines], level: float) -> Fitted:
         shortest_s = min(row.observation.predictor.block_backward_s for row in rows)
         start[_LAUNCH] = _LAUNCH_START * first.values[_COMPUTE] * shortest_s
     values, identified = _fit_from(rows, start, plain=first.values)
+    if first.traffic_follows:
+        values, identified = _following(rows, values, identified, plain=first.values)
     return _judged(tuple(rows), values, identified, level=level)
+
+
+def _following(
+    rows: Sequence[Lines], values: Floats, identified: Identified, *, plain: Floats
+) -> tuple[Floats, Identified]:
+    """Fitted again with the compute factor as that of traffic, which is what a cluster without one has."""
+    for _ in range(_ROUNDS):
+        if _TRAFFIC in identified.told or abs(values[_TRAFFIC] / values[_COMPUTE] - 1) < _SAME:
+            break
+        if not slopes_at(rows, values)[1][:, _TRAFFIC].any():
+            break
+        plain, start = plain.copy(), values.copy()
+        plain[_TRAFFIC] = start[_TRAFFIC] = values[_COMPUTE]
+        values, identified = _fit_from(rows, start, plain=plain)
+    return values, identified
 
 
 def _fit_from(rows: Sequence[Lines], start: Floats, *, plain: Floats) -> tuple[Floats, Identified]:

@@ -9,7 +9,7 @@ import numpy as np
 from profiles.document import Provenance, canonical_json
 from profiles.model import Layer
 from profiles.timings import LayerTimings, TypeTimings
-from tuner.estimate import layer_time_parts, layer_times, peak_flops_of
+from tuner.estimate import layer_time_parts, peak_flops_of
 from tuner.inputs import PlanInputs
 from tuner.plausibility import doubts
 from tuner.schedules.scheme import Floats, Integers
@@ -153,14 +153,18 @@ class LayerModel:
         return np.maximum(forward, floor_s / 2), np.maximum(backward, floor_s)
 
     def _estimated(self, layer: Layer, sizes: Integers) -> tuple[Floats, Floats]:
-        """By the data sheet; its parts are stretched apart where the software says by how much."""
+        """By the data sheet; outside blocks traffic has a factor of its own where the software says one.
+
+        Within a block the data sheet gives the ratio of products and traffic: measurements of few widths
+        hardly tell it, and over further widths the two grow differently.
+        """
         inputs, software = self._inputs, self._software
-        if software.traffic_factor is None:
-            forward, backward = layer_times(layer, inputs.accelerator, inputs.description.precision, sizes)
-            return forward * software.compute_factor, backward * software.compute_factor
         parts = layer_time_parts(layer, inputs.accelerator, inputs.description.precision, sizes)
+        traffic_factor = software.compute_factor
+        if layer.kind != "block" and software.traffic_factor is not None:
+            traffic_factor = software.traffic_factor
         computing_s = parts.launch_s + parts.products_s
-        forward, backward = computing_s * software.compute_factor + parts.traffic_s * software.traffic_factor
+        forward, backward = computing_s * software.compute_factor + parts.traffic_s * traffic_factor
         return forward, backward
 
     def _doubts(self) -> list[str]:

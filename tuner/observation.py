@@ -58,6 +58,11 @@ class Predictor:
         """The coefficients of the cluster that the configuration was evaluated on."""
 
     @property
+    def traffic_follows(self) -> bool:
+        """Whether the cluster's compute factor is that of memory traffic, too."""
+        return self._inputs.cluster.software.traffic_factor is None
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What was estimated or extrapolated in the times of layers, and what of them cannot be true."""
         return self._layers.sources(self._sizes.tolist()).notes

@@ -114,7 +114,8 @@ def gather_measured(
 ) -> PlanInputs:
     """What the prediction of a measurement is computed from.
 
-    A model given by its sizes is cut into equal numbers of blocks where they divide, as its frameworks do.
+    A model given by its sizes is cut into equal numbers of blocks where they divide, as its frameworks do,
+    and writes its scores to memory unless its attention is told.
     """
     model, ran = measurement.model, measurement.configuration
     profile = next((each for each in profiles if each.description.name == model), None)
@@ -125,8 +126,10 @@ def gather_measured(
         "mini_batch_size": ran.mini_batch_size,
         "sequence_length": measurement.sequence_length,
         "precision": measurement.precision,
+        "attention": measurement.attention,
     }
     if isinstance(model, ModelShape):
+        asked["attention"] = measurement.attention or "eager"
         asked["model"] = {"config": _config(model), "name": model_name(measurement)}
         asked["partition"] = "balanced" if model.layers % ran.depth else "even"
     elif profile is not None:
