@@ -18,6 +18,8 @@ from tests.system.browsing import ATTACK
 from tuner.messages import DeviceGroup, Failed, JobKind
 
 LINES = f"{ATTACK} {'a-long-word-' * 8}"
+WORD = "w" * 180
+"""A name that breaks nowhere."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +80,12 @@ def furnish(address: str) -> Furnished:
 def _studies(client: TestClient, pool: Pool, clock: Clock) -> dict[str, str]:
     named = TINY | {"model": {"config": library.load_model_preset("tiny-gpt").config, "name": LINES[:200]}}
     pinned = TINY | {"depth": 2, "width": 1, "schedules": ["dapple"]}
+    unbroken = library.load_cluster("local-cpu").model_dump(mode="json", exclude_none=True) | {"name": WORD}
     asked = {
         "one": pinned,
         "pinned": pinned | {"mini_batch_size": 16},
         "twice": TINY | {"devices": 4},
-        "nowhere": TINY | {"model": "gpt2-xl", "devices": 1},
+        "nowhere": TINY | {"model": "gpt2-xl", "devices": 1, "name": WORD, "cluster": {"document": unbroken}},
         "attack": named | {"sequence_length": 64, "name": ATTACK},
         "trials": MEASURED | {"name": LINES[:200]},
         "goes on": MEASURED | {"mini_batch_size": 64, "name": f"goes on {ATTACK}"},
