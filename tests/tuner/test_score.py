@@ -7,6 +7,7 @@ from profiles.measurement import Measurements
 from tests.tuner.measured import make_measurement, measured_as
 from tuner.calibration import calibrate
 from tuner.coefficients import values_of
+from tuner.replay import gather_measured
 from tuner.score import score
 
 
@@ -84,3 +85,11 @@ def test_what_cannot_be_predicted_is_named() -> None:
     assert found.count == 0
     assert found.mape is None
     assert "measurement 0" in found.skipped[0]
+
+
+def test_a_model_given_by_its_sizes_has_eager_attention_unless_it_was_measured_with_another() -> None:
+    """GPT-2 as it was written; a preset keeps its own."""
+    measured = library.load_measurements("vtrain-a100").measurements[0]
+    fused = measured.model_copy(update={"attention": "flash"})
+    found = [gather_measured(each, library).description.attention for each in (measured, fused)]
+    assert found == ["eager", "flash"]
