@@ -2,11 +2,11 @@
 
     .venv/bin/python -P benchmarks/own_measurements.py [--only real|emulated] [--rows PATTERN]
 
-Layers of two models are profiled by as many processes at once as there will be ranks, links are measured,
-alone and beside computation, and what the runtime adds to an operation and to an iteration, as `chimera
-links` does. Then every synchronous schedule is run at D = 2 on real layers, and at D = 4, 8 and
-16 on stages that sleep. Beside each prediction stands the median of the iterations that nothing disturbed, by
-the rule of `executor.trials`: where fewer than 60 % are left, the machine was not quiet and the row does not
+Links are measured, alone and beside computation, and what a run adds to layers, operations and iterations, as
+`chimera links` does; layers of two models are profiled by as many processes at once as there will be ranks,
+just before they are run. Every synchronous schedule is run at D = 2 on real layers, and at D = 4, 8 and 16 on
+stages that sleep. Beside each prediction stands the median of the iterations that nothing disturbed, by the
+rule of `executor.trials`: where fewer than 60 % are left, the machine was not quiet and the row does not
 count. A run waits for a quiet moment, and is tried twice. The last lines are the mean error, and by how much
 the configuration of least predicted time is slower than the fastest of those with one mini-batch. Limits: 6 %
 and 3 %. With --rows only configurations are run whose names match the regular expression, such as "tiny" or
@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -112,14 +113,16 @@ def run_quietly(
     )
 
 
-def crowded_profiles(model: Any, length: int) -> dict[int, Profile]:
-    """Profiles by the number of processes that compute."""
+def crowded_profiles(model: str, size: int) -> dict[int, Profile]:
+    """Profiles at one micro-batch size by the number of processes that compute."""
     taken = {}
     for processes in (1, 2):
         wait_until_quiet(QUIET_WAIT_S)
-        crowd = Crowd(model, processes, sequence_length=length, precision="float32", attention="flash")
-        taken[processes] = take_crowded_profile(crowd, Plan((1, 2, 4), budget_s=0.8))
-        print(f"profile by {processes}: {'; '.join(taken[processes].timings.notes) or 'quiet'}", flush=True)
+        source, length = TINY if model == "tiny" else MID, LENGTHS[model]
+        crowd = Crowd(source, processes, sequence_length=length, precision="float32", attention="flash")
+        taken[processes] = take_crowded_profile(crowd, Plan((size,), budget_s=0.8))
+        notes = "; ".join(taken[processes].timings.notes) or "quiet"
+        print(f"profile of {model}, B={size}, by {processes}: {notes}", flush=True)
     return taken
 
 
@@ -167,9 +170,9 @@ def with_runtime(cluster: ClusterProfile) -> ClusterProfile:
     wait_until_quiet(QUIET_WAIT_S)
     found = measure_overheads(cluster, OverheadPlan())
     print(
-        f"overheads: {found.operation_s * 1e6:.0f} µs an operation (spread "
-        f"{found.operation_spread_s * 1e6:.0f}), {found.iteration_s * 1e3:.2f} ms an iteration; "
-        f"{found.undisturbed:.0%} of the rounds undisturbed",
+        f"runtime: layers take {found.compute_factor:.3f} of their time, an operation "
+        f"{found.operation_s * 1e6:.0f} µs more (spread {found.operation_spread_s * 1e6:.0f}), an iteration "
+        f"{found.iteration_s * 1e3:.2f} ms; {found.undisturbed:.0%} of the rounds undisturbed",
         flush=True,
     )
     return with_overheads(cluster, found)
@@ -194,25 +197,36 @@ def _layout(schedule: str, width: int, depth: int, *, size: int, recompute: str 
 
 
 def real_rows() -> Iterator[Row]:
-    """Real layers at W·D of 1 and 2."""
-    profiles = {"tiny": crowded_profiles(TINY, LENGTHS["tiny"]), "mid": crowded_profiles(MID, LENGTHS["mid"])}
+    """Real layers at W·D of 1 and 2, profiled just before they are run."""
     cluster = with_runtime(measured_cluster())
-    for model, layout in configurations():
-        name = f"{model} {' '.join(str(value) for value in layout.values())}"
-        if not ROWS.search(name):
-            continue
-        profile = profiles[model][layout["width"] * layout["depth"]]
-        try:
-            _, costs = real_run(model, profile, cluster, **layout)
-            guess_s = MINI_BATCH * float((costs.forward_s + costs.backward_s).sum())
-            iterations = int(np.clip(RUN_S / guess_s, 6, 60))
-            prepared, costs = real_run(model, profile, cluster, **layout, iterations=iterations)
-        except TunerError as error:
-            print(f"{name}: left out, {error}")
-            continue
-        row = run_quietly(prepared, costs, name=name, chosen_among=model == "mid")
-        if row is not None:
-            yield row
+    for (model, size), rows in groupby(
+        configurations(), key=lambda row: (row[0], row[1]["micro_batch_size"])
+    ):
+        layouts = {
+            f"{model} {' '.join(str(value) for value in layout.values())}": layout for _, layout in rows
+        }
+        wanted = {name: layout for name, layout in layouts.items() if ROWS.search(name)}
+        profiles = crowded_profiles(model, size) if wanted else {}
+        for name, layout in wanted.items():
+            profile = profiles[layout["width"] * layout["depth"]]
+            row = real_row(name, model, layout, profile=profile, cluster=cluster)
+            if row is not None:
+                yield row
+
+
+def real_row(
+    name: str, model: str, layout: dict[str, Any], *, profile: Profile, cluster: ClusterProfile
+) -> Row | None:
+    """One of them; None where it cannot be, or did not end well."""
+    try:
+        _, costs = real_run(model, profile, cluster, **layout)
+        guess_s = MINI_BATCH * float((costs.forward_s + costs.backward_s).sum())
+        iterations = int(np.clip(RUN_S / guess_s, 6, 60))
+        prepared, costs = real_run(model, profile, cluster, **layout, iterations=iterations)
+    except TunerError as error:
+        print(f"{name}: left out, {error}")
+        return None
+    return run_quietly(prepared, costs, name=name, chosen_among=model == "mid")
 
 
 def emulated_rows() -> Iterator[Row]:

@@ -19,7 +19,7 @@ EXAMPLE = "chimera links --processes 2 --sizes 4096,65536,1048576 --budget 0.02"
 _LONGEST_NAME = 200
 _MEASURED = "cpu"
 """The accelerator on which two ranks show what the runtime takes."""
-_MOST_ROUNDS = 6
+_MOST_ROUNDS = 5
 _ROUND_BUDGET_S = 0.1
 """Of a layer, in a round that finds what the runtime takes."""
 
@@ -43,7 +43,7 @@ _ROUND_BUDGET_S = 0.1
 )
 @click.option(
     "--runtime/--no-runtime", default=True, show_default=True,
-    help="On cpu, find what the runtime adds to operations and iterations of two ranks as well.",
+    help="On cpu, find what a run of two ranks adds to layers, operations and iterations.",
 )  # fmt: skip
 @click.option("--timeout", type=click.FloatRange(1), default=300.0, help="Seconds that all of it may take.")
 @click.option(
@@ -66,8 +66,8 @@ def links(
 ) -> int:
     """Measure messages and collectives between processes.
 
-    Fits a latency and a bandwidth to what they take over gloo, finds what the runtime adds to short
-    iterations, and writes a cluster for `chimera plan` and `chimera run`. For links between machines, start
+    Fits a latency and a bandwidth to what they take over gloo, finds what runs take beside layers and
+    links, and writes a cluster for `chimera plan` and `chimera run`. For links between machines, start
     one `torchrun --nnodes 2 --nproc-per-node 2 --rdzv-backend c10d --rdzv-endpoint HOST:PORT -m cli.main
     links -o FILE` on each; the first process answers.
     """
@@ -168,7 +168,8 @@ def _runtime(document: ClusterProfile) -> list[str]:
     if software.operation_overhead_s is None or software.iteration_overhead_s is None:
         return []
     told = (
-        f"The runtime adds {seconds(software.operation_overhead_s)} to an operation of a stage and "
+        f"In a run layers take {software.compute_factor:.3f} of their time by themselves; the runtime adds "
+        f"{seconds(software.operation_overhead_s)} to an operation of a stage and "
         f"{seconds(software.iteration_overhead_s)} to an iteration."
     )
     return [told]

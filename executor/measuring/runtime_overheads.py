@@ -1,13 +1,14 @@
 """What does the runtime take beside the layers and the links that are known? Found from short iterations.
 
-Two ranks run schedules of several kinds at small and large numbers of micro-batches, in turn with profiles of
-their layers. By how much iterations are longer than predicted is, as well as two numbers can tell it,
+Two ranks run schedules of several kinds on two small models, in turn with profiles of their layers. As well
+as three numbers of a cluster's software can tell it, an iteration takes
 
-    (overhead of an operation) · ∂iteration/∂operation + (overhead of an iteration).
+    compute_factor · layers + operation_overhead_s · operations + iteration_overhead_s + communication.
 
-The first is work that a profile of single layers cannot see: the runtime's own steps, messages that are made
-ready, and caches that the other operations of a stage have filled. The second is what happens once: data,
-gradients that are cleared, ranks that wait for each other because none of them is always on time.
+The factor is what layers take longer in a run than by themselves: medians add up to less than the median of
+a sum, and optimizers find nothing in the caches. The overhead of an operation is work that a profile cannot
+see: the runtime's own steps, messages that are made ready, code that other operations have driven out. What
+happens once is data, gradients that are cleared, and ranks that wait since none of them is always on time.
 """
 
 from __future__ import annotations
@@ -37,7 +38,6 @@ from tuner.nonnegative import nonnegative_least_squares
 from tuner.operation_costs import Floats, OperationCosts
 from tuner.simulation import simulate
 
-MODEL = "tiny-gpt"
 DEPTH = 2
 MICRO_BATCH_SIZE = 2
 
@@ -53,23 +53,44 @@ class ShortRun:
     iterations: int
 
 
-RUNS = (
-    ShortRun("dapple", 4, (2, 2), 6),
-    ShortRun("dapple", 32, (2, 2), 2),
-    ShortRun("chimera", 4, (2, 2), 6),
-    ShortRun("chimera", 16, (2, 2), 3),
-    ShortRun("interleaved", 4, (1, 1, 1, 1), 6),
-    ShortRun("zb_h1", 4, (2, 2), 6),
+@dataclass(frozen=True)
+class Subject:
+    """A model and its runs."""
+
+    model: Any
+    sequence_length: int
+    runs: tuple[ShortRun, ...]
+
+
+SUBJECTS = (
+    Subject(
+        "tiny-gpt",
+        64,
+        (
+            ShortRun("dapple", 4, (2, 2), 6),
+            ShortRun("dapple", 32, (2, 2), 2),
+            ShortRun("chimera", 4, (2, 2), 6),
+            ShortRun("chimera", 16, (2, 2), 3),
+            ShortRun("interleaved", 4, (1, 1, 1, 1), 6),
+            ShortRun("zb_h1", 4, (2, 2), 6),
+        ),
+    ),
+    Subject(
+        {"config": {"model_type": "gpt2", "n_layer": 2, "n_embd": 256, "n_head": 4, "vocab_size": 1024}},
+        128,
+        (ShortRun("dapple", 4, (1, 1), 3), ShortRun("chimera", 4, (1, 1), 3)),
+    ),
 )
-_STEP_S = 1e-4
-"""Overhead of an operation by which it is seen how an iteration depends on it."""
+"""Layers of about a millisecond and of about ten: the first tell overheads, the others the factor."""
+_STEPS = {"compute_factor": 0.01, "operation_overhead_s": 1e-4}
+"""By which it is seen how an iteration depends on each; its own overhead is there once."""
 
 
 @dataclass(frozen=True)
 class OverheadPlan:
-    """How long to measure: a round takes about four seconds."""
+    """How long to measure: a round takes some six seconds."""
 
-    rounds: int = 6
+    rounds: int = 5
     budget_s: float = 0.1
     """To repeat a layer in a round."""
     timeout_s: float = 300.0
@@ -77,8 +98,9 @@ class OverheadPlan:
 
 @dataclass(frozen=True)
 class Overheads:
-    """What was found, in seconds."""
+    """What was found; times in seconds."""
 
+    compute_factor: float
     operation_s: float
     iteration_s: float
     operation_spread_s: float
@@ -94,30 +116,44 @@ def measure_overheads(cluster: ClusterProfile, plan: OverheadPlan) -> Overheads:
     Of the rounds that nothing disturbed, or of all where that is fewer than half. Raises TrialError if a rank
     failed.
     """
-    bare = _with(cluster, operation_s=0.0, iteration_s=0.0)
-    layers = Plan((MICRO_BATCH_SIZE,), budget_s=plan.budget_s)
+    bare = _with(cluster, compute_factor=1.0, operation_overhead_s=0.0, iteration_overhead_s=0.0)
+    subjects = [
+        {
+            "requests": [
+                _resolved(subject, run, cluster=bare)[0].request.model_dump(mode="json")
+                for run in subject.runs
+            ],
+            "iterations": [run.iterations for run in subject.runs],
+        }
+        for subject in SUBJECTS
+    ]
+    layers = asdict(Plan((MICRO_BATCH_SIZE,), budget_s=plan.budget_s))
     launch = Launch(
         BODY,
-        {
-            "requests": [_resolved(run, bare)[0].request.model_dump(mode="json") for run in RUNS],
-            "plan": asdict(layers),
-            "sizes": layers.micro_batch_sizes,
-            "rounds": plan.rounds,
-            "iterations": [run.iterations for run in RUNS],
-            "timeout_s": plan.timeout_s,
-        },
+        {"subjects": subjects, "plan": layers, "rounds": plan.rounds, "timeout_s": plan.timeout_s},
         DEPTH,
         limits=Limits(timeout_s=plan.timeout_s, silence_s=plan.timeout_s),
-        preload=(BODY.partition(":")[0], *loaded_for(MODEL)),
+        preload=(BODY.partition(":")[0], *loaded_for("")),
     )
     with LoadMonitor() as monitor:
         results = results_of(launch, wanted="the runtime could not be measured")
-    rounds = list(zip(*(result["rounds"] for result in results), strict=True))
-    kept = list(monitor.judge([ranks[0]["span_s"] for ranks in rounds]).kept)
-    slower = _with(cluster, operation_s=_STEP_S, iteration_s=0.0)
-    found = np.array([_round(ranks, bare, slower) for ranks in rounds])  # [round, run, beyond, ∂, measured]
+    kept = list(monitor.judge([tuple(span) for span in results[0]["spans"]]).kept)
+    found = np.array([_round(ranks, bare) for ranks in zip(*(one["rounds"] for one in results), strict=True)])
     undisturbed = float(np.mean(kept))
     return overheads_of(found if undisturbed < 0.5 else found[kept], undisturbed)
+
+
+def overheads_of(found: Floats, undisturbed: float) -> Overheads:
+    """The three that explain best what rounds have found [round, run, 4].
+
+    Of each run, in seconds: how long it was and how long by prediction, and how the latter depends on the
+    compute factor and on the overhead of an operation. Errors count relative to the first; medians are taken
+    over the rounds; nothing is less than 0.
+    """
+    each = np.array([_fit(of_round)[1] for of_round in found])
+    low, high = np.percentile(each, [25, 75]).tolist()
+    factor, operation_s, iteration_s = _fit(np.median(found, axis=0)).tolist()
+    return Overheads(factor, operation_s, iteration_s, high - low, len(found), undisturbed)
 
 
 def notes_of(found: Overheads) -> list[str]:
@@ -130,59 +166,60 @@ def notes_of(found: Overheads) -> list[str]:
 
 def with_overheads(cluster: ClusterProfile, found: Overheads) -> ClusterProfile:
     """The cluster whose software takes what was found, and says so."""
-    changed = _with(cluster, operation_s=found.operation_s, iteration_s=found.iteration_s)
     told = (
-        f"Overheads measured in {found.rounds} round(s) between two ranks of one machine: "
-        f"{found.operation_s * 1e6:.0f} µs an operation (interquartile range "
-        f"{found.operation_spread_s * 1e6:.0f} µs), {found.iteration_s * 1e3:.2f} ms an iteration."
+        f"Runtime measured in {found.rounds} round(s) between two ranks of one machine: layers take "
+        f"{found.compute_factor:.3f} of their time, an operation {found.operation_s * 1e6:.0f} µs more "
+        f"(interquartile range {found.operation_spread_s * 1e6:.0f} µs), an iteration "
+        f"{found.iteration_s * 1e3:.2f} ms."
     )
-    source = " ".join([told, *notes_of(found), "Else:", cluster.software.source])[:2_000]
-    return changed.model_copy(update={"software": changed.software.model_copy(update={"source": source})})
-
-
-def overheads_of(found: Floats, undisturbed: float) -> Overheads:
-    """The two that explain best what rounds have found [round, run, 3].
-
-    Of each run: by how much it was longer than predicted, how its prediction depends on the overhead of an
-    operation, and how long it was, all in seconds; errors count relative to the latter. Medians over the
-    rounds; neither is less than nothing.
-    """
-    each = np.array([_fit(of_round)[0] for of_round in found])
-    low, high = np.percentile(each, [25, 75]).tolist()
-    operation_s, iteration_s = _fit(np.median(found, axis=0)).tolist()
-    return Overheads(operation_s, iteration_s, high - low, len(found), undisturbed)
+    return _with(
+        cluster,
+        compute_factor=found.compute_factor,
+        operation_overhead_s=found.operation_s,
+        iteration_overhead_s=found.iteration_s,
+        source=" ".join([told, *notes_of(found), "Else:", cluster.software.source])[:2_000],
+    )
 
 
 def _fit(found: Floats) -> Floats:
-    beyond_s, slope, measured_s = found.T
-    matrix = np.column_stack([slope, np.ones(len(slope))]) / measured_s[:, None]
-    return nonnegative_least_squares(matrix, beyond_s / measured_s)
+    measured_s, predicted_s, of_layers_s, operations = found.T
+    matrix = np.column_stack([of_layers_s, operations, np.ones(len(found))])
+    target = measured_s - predicted_s + of_layers_s  # what a factor of 1 already has
+    return nonnegative_least_squares(matrix / measured_s[:, None], target / measured_s)
 
 
-def _round(
-    ranks: Sequence[Mapping[str, Any]], bare: ClusterProfile, slower: ClusterProfile
-) -> list[tuple[float, float, float]]:
-    """What the profile of a round and each of its runs say, see `overheads_of`."""
-    profile = mean_profile([Profile.from_value(one["profile"]) for one in ranks])
+def _round(ranks: Sequence[Sequence[Mapping[str, Any]]], bare: ClusterProfile) -> list[list[float]]:
+    """What the profiles of a round and its runs say, see `overheads_of`."""
     told = []
-    for number, run in enumerate(RUNS):
-        predicted_s, slower_s = (_predicted_s(run, cluster, profile) for cluster in (bare, slower))
-        spans = np.array([one["spans"][number] for one in ranks])  # [rank, iteration, start and end]
-        measured_s = float(np.median(spans[:, :, 1].max(axis=0) - spans[:, :, 0].min(axis=0)))
-        told.append((measured_s - predicted_s, (slower_s - predicted_s) / _STEP_S, measured_s))
+    for number, subject in enumerate(SUBJECTS):
+        profile = mean_profile([Profile.from_value(one[number]["profile"]) for one in ranks])
+        changed = [
+            _with(bare, **{name: getattr(bare.software, name) + step}) for name, step in _STEPS.items()
+        ]
+        for place, run in enumerate(subject.runs):
+            spans = np.array([one[number]["spans"][place] for one in ranks])  # [rank, iteration, 2]
+            measured_s = float(np.median(spans[:, :, 1].max(axis=0) - spans[:, :, 0].min(axis=0)))
+            predicted_s, *others = (
+                _predicted_s(subject, run, cluster=cluster, profile=profile) for cluster in (bare, *changed)
+            )
+            slopes = [
+                (other - predicted_s) / step for other, step in zip(others, _STEPS.values(), strict=True)
+            ]
+            told.append([measured_s, predicted_s, *slopes])
     return told
 
 
-def _predicted_s(run: ShortRun, cluster: ClusterProfile, profile: Profile) -> float:
-    prepared, costs = _resolved(run, cluster, profile)
+def _predicted_s(subject: Subject, run: ShortRun, *, cluster: ClusterProfile, profile: Profile) -> float:
+    prepared, costs = _resolved(subject, run, cluster=cluster, profile=profile)
     return float(simulate(prepared.program, costs).makespan_s)
 
 
 def _resolved(
-    run: ShortRun, cluster: ClusterProfile, profile: Profile | None = None
+    subject: Subject, run: ShortRun, *, cluster: ClusterProfile, profile: Profile | None = None
 ) -> tuple[PreparedTrial, OperationCosts]:
     asked = {
-        "model": MODEL,
+        "model": subject.model,
+        "sequence_length": subject.sequence_length,
         "schedule": run.schedule,
         "depth": DEPTH,
         "micro_batch_size": MICRO_BATCH_SIZE,
@@ -191,10 +228,9 @@ def _resolved(
     }
     prepared, expected = resolve(read_trial(asked), cluster={"document": cluster}, profile=profile)
     if expected is None:
-        raise TrialError(f"nothing is expected of {MODEL} in stages of {run.stage_layers}")
+        raise TrialError(f"nothing is expected of {subject.model} in stages of {run.stage_layers}")
     return prepared, expected.costs
 
 
-def _with(cluster: ClusterProfile, *, operation_s: float, iteration_s: float) -> ClusterProfile:
-    changes = {"operation_overhead_s": operation_s, "iteration_overhead_s": iteration_s}
+def _with(cluster: ClusterProfile, **changes: Any) -> ClusterProfile:
     return cluster.model_copy(update={"software": cluster.software.model_copy(update=changes)})

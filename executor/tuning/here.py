@@ -21,8 +21,8 @@ from tuner.link_fit import LinkFitError
 LINK_SIZES = (4_096, 65_536, 262_144, 1_048_576, 4_194_304)
 LARGEST_PROFILED = 64
 """Micro-batch sizes beyond are extrapolated."""
-_ROUNDS = 3
-"""Of short iterations, which tell what the runtime takes."""
+_ROUNDS = 2
+"""Of short iterations, which tell what runs take beside layers and links."""
 
 
 def sizes_to_profile(largest: int, *others: int | None) -> tuple[int, ...]:
@@ -54,7 +54,7 @@ def profile_here(model: Any, plan: Plan, *, processes: int, progress: Progress, 
 def links_here(cluster: ClusterProfile, *, budget_s: float) -> tuple[ClusterProfile, Sequence[str]]:
     """The cluster with the links of this machine in place of assumed ones, and what to know of them.
 
-    What the runtime takes for operations and iterations is measured as well. Where the times of messages make
+    What runs take beside their layers is measured as well. Where the times of messages make
     no line the cluster is left as it is. Raises TrialError where a process fails.
     """
     measured: MeasuredLinks | None = measure_links(LinkPlan(LINK_SIZES, budget_s=budget_s))

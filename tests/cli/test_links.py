@@ -32,7 +32,8 @@ def test_measured_links_are_planned_and_run_with(chimera: Shell, tmp_path: Path)
     assert all(len(fit.points) == 4 and fit.residual <= fit.largest_residual for fit in fits.values())
     software = cluster.software
     assert (software.operation_overhead_s or 0) + (software.iteration_overhead_s or 0) > 0
-    assert "Overheads measured in 1 round" in software.source
+    assert "Runtime measured in 1 round" in software.source
+    assert software.compute_factor > 0.5
     planned = chimera("plan", "--cluster", path, *PLAN)
     assert planned.code == 0, planned.err
     assert json.loads(planned.out)["provenance"]["links"] == "measured"
