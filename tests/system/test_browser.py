@@ -155,7 +155,7 @@ def test_the_form_can_be_used_with_the_keyboard_alone(visit: Visit) -> None:
     assert page.evaluate("document.activeElement.id") == "mini_batch_size"
     page.keyboard.press("Enter")
     await_report(page)
-    assert "16 ×" in page.locator(".question").inner_text()
+    assert "16\u00a0×" in page.locator(".question").inner_text()
 
 
 def test_the_report_in_one_file_opens_without_a_network(browser: Browser, tmp_path: Path) -> None:
