@@ -79,7 +79,7 @@ def links(
     if measured is None:
         return DONE
     document = _document(measured, name=name, accelerator=accelerator, devices=devices_per_node)
-    if runtime and measured.nodes == 1 and document.node.accelerator == _MEASURED:
+    if runtime and document.node.accelerator == _MEASURED:
         document = _with_runtime(document, budget=budget, end=end)
     from cli.files import hand_out
 
@@ -135,7 +135,7 @@ def _document(
 
 
 def _with_runtime(document: ClusterProfile, *, budget: float, end: float) -> ClusterProfile:
-    """The cluster with what the runtime takes, found until `end`; of one machine, which can start ranks."""
+    """The cluster with what the runtime takes, found until `end`; as it is where torchrun starts ranks."""
     from executor.errors import ExecutorError
     from executor.measuring.links import is_joined
     from executor.measuring.runtime_overheads import (

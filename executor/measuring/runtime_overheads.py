@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from executor.errors import TrialError
 from executor.launchers.launch import Launch
 from executor.launchers.watchdog import Limits
 from executor.measuring.launched import results_of
@@ -30,12 +29,12 @@ from executor.measuring.runtime_rounds import BODY
 from executor.models.loading import loaded_for
 from executor.trials.load import LoadMonitor
 from executor.trials.prepared_trial import PreparedTrial
-from executor.trials.resolution import resolve
+from executor.trials.resolution import expected_of, resolve
 from executor.trials.trial_request import read_trial
 from profiles.cluster import ClusterProfile
 from profiles.timings import Profile
 from tuner.nonnegative import nonnegative_least_squares
-from tuner.operation_costs import Floats, OperationCosts
+from tuner.operation_costs import Floats
 from tuner.simulation import simulate
 
 DEPTH = 2
@@ -49,7 +48,7 @@ class ShortRun:
     schedule: str
     micro_batches: int
     stage_layers: tuple[int, ...]
-    """Blocks of each stage, so that no profile cuts the model otherwise."""
+    """Blocks of each stage, evenly, so that no profile cuts the model otherwise."""
     iterations: int
 
 
@@ -117,15 +116,13 @@ def measure_overheads(cluster: ClusterProfile, plan: OverheadPlan) -> Overheads:
     failed.
     """
     bare = _with(cluster, compute_factor=1.0, operation_overhead_s=0.0, iteration_overhead_s=0.0)
+    prepared = [[_prepared(subject, run, bare) for run in subject.runs] for subject in SUBJECTS]
     subjects = [
         {
-            "requests": [
-                _resolved(subject, run, cluster=bare)[0].request.model_dump(mode="json")
-                for run in subject.runs
-            ],
+            "requests": [one.request.model_dump(mode="json") for one in runs],
             "iterations": [run.iterations for run in subject.runs],
         }
-        for subject in SUBJECTS
+        for subject, runs in zip(SUBJECTS, prepared, strict=True)
     ]
     layers = asdict(Plan((MICRO_BATCH_SIZE,), budget_s=plan.budget_s))
     launch = Launch(
@@ -138,7 +135,8 @@ def measure_overheads(cluster: ClusterProfile, plan: OverheadPlan) -> Overheads:
     with LoadMonitor() as monitor:
         results = results_of(launch, wanted="the runtime could not be measured")
     kept = list(monitor.judge([tuple(span) for span in results[0]["spans"]]).kept)
-    found = np.array([_round(ranks, bare) for ranks in zip(*(one["rounds"] for one in results), strict=True)])
+    rounds = zip(*(one["rounds"] for one in results), strict=True)
+    found = np.array([_round(ranks, prepared, bare) for ranks in rounds])
     undisturbed = float(np.mean(kept))
     return overheads_of(found if undisturbed < 0.5 else found[kept], undisturbed)
 
@@ -188,20 +186,20 @@ def _fit(found: Floats) -> Floats:
     return nonnegative_least_squares(matrix / measured_s[:, None], target / measured_s)
 
 
-def _round(ranks: Sequence[Sequence[Mapping[str, Any]]], bare: ClusterProfile) -> list[list[float]]:
+def _round(
+    ranks: Sequence[Sequence[Mapping[str, Any]]],
+    prepared: Sequence[Sequence[PreparedTrial]],
+    bare: ClusterProfile,
+) -> list[list[float]]:
     """What the profiles of a round and its runs say, see `overheads_of`."""
+    changed = [_with(bare, **{name: getattr(bare.software, name) + step}) for name, step in _STEPS.items()]
     told = []
-    for number, subject in enumerate(SUBJECTS):
+    for number, runs in enumerate(prepared):
         profile = mean_profile([Profile.from_value(one[number]["profile"]) for one in ranks])
-        changed = [
-            _with(bare, **{name: getattr(bare.software, name) + step}) for name, step in _STEPS.items()
-        ]
-        for place, run in enumerate(subject.runs):
+        for place, run in enumerate(runs):
             spans = np.array([one[number]["spans"][place] for one in ranks])  # [rank, iteration, 2]
             measured_s = float(np.median(spans[:, :, 1].max(axis=0) - spans[:, :, 0].min(axis=0)))
-            predicted_s, *others = (
-                _predicted_s(subject, run, cluster=cluster, profile=profile) for cluster in (bare, *changed)
-            )
+            predicted_s, *others = (_predicted_s(run, cluster, profile) for cluster in (bare, *changed))
             slopes = [
                 (other - predicted_s) / step for other, step in zip(others, _STEPS.values(), strict=True)
             ]
@@ -209,14 +207,12 @@ def _round(ranks: Sequence[Sequence[Mapping[str, Any]]], bare: ClusterProfile) -
     return told
 
 
-def _predicted_s(subject: Subject, run: ShortRun, *, cluster: ClusterProfile, profile: Profile) -> float:
-    prepared, costs = _resolved(subject, run, cluster=cluster, profile=profile)
-    return float(simulate(prepared.program, costs).makespan_s)
+def _predicted_s(run: PreparedTrial, cluster: ClusterProfile, profile: Profile) -> float:
+    costs = expected_of(run.request, cluster={"document": cluster}, profile=profile).costs
+    return float(simulate(run.program, costs).makespan_s)
 
 
-def _resolved(
-    subject: Subject, run: ShortRun, *, cluster: ClusterProfile, profile: Profile | None = None
-) -> tuple[PreparedTrial, OperationCosts]:
+def _prepared(subject: Subject, run: ShortRun, cluster: ClusterProfile) -> PreparedTrial:
     asked = {
         "model": subject.model,
         "sequence_length": subject.sequence_length,
@@ -226,10 +222,7 @@ def _resolved(
         "micro_batches": run.micro_batches,
         "partition": run.stage_layers,
     }
-    prepared, expected = resolve(read_trial(asked), cluster={"document": cluster}, profile=profile)
-    if expected is None:
-        raise TrialError(f"nothing is expected of {subject.model} in stages of {run.stage_layers}")
-    return prepared, expected.costs
+    return resolve(read_trial(asked), cluster={"document": cluster})[0]
 
 
 def _with(cluster: ClusterProfile, **changes: Any) -> ClusterProfile:

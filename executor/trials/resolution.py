@@ -13,7 +13,7 @@ from executor.trials.trial_request import MOST_BUCKETS, TrialRequest
 from profiles import library
 from profiles.timings import Profile
 from tuner.enactment import Expectation, expect
-from tuner.inputs import PlanInputs, gather
+from tuner.inputs import gather
 from tuner.request import read_request
 from tuner.schedules import SCHEMES
 
@@ -35,11 +35,8 @@ def resolve(
         return prepare(_read_factory(request)), None
     if profile is not None and not is_factory:
         _refuse_other_model(request, profile, cluster=cluster)
-    expected = _expect(request, cluster=cluster, profile=profile)
+    expected = expected_of(request, cluster=cluster, profile=profile)
     _check_cut(request, blocks=sum(expected.stage_layers))
-    if request.partition not in {None, expected.stage_layers}:
-        even = _expect(request, cluster=cluster, profile=profile, partition="even")
-        expected = even if even.stage_layers == request.partition else expected
     known = {
         "tied": expected.tied,
         "partition": request.partition or expected.stage_layers,
@@ -50,9 +47,19 @@ def resolve(
     return prepared, None if own_cut or request.precision == "float64" else expected
 
 
+def expected_of(request: TrialRequest, *, cluster: Any, profile: Profile | None) -> Expectation:
+    """What a run should take, evenly cut where that is the partition asked for, else balanced."""
+    balanced = _expect(request, cluster=cluster, profile=profile)
+    if request.partition in {None, balanced.stage_layers}:
+        return balanced
+    even = _expect(request, cluster=cluster, profile=profile, partition="even")
+    return even if even.stage_layers == request.partition else balanced
+
+
 def _refuse_other_model(request: TrialRequest, profile: Profile, *, cluster: Any) -> None:
     """Raises ConfigurationError where the profile is not of what will run."""
-    own, taken = _inputs(request, cluster).description, profile.description
+    asked = _asked(request, cluster=cluster, profile=None)
+    own, taken = gather(read_request(asked), library).description, profile.description
     facts = {
         "blocks": (len(taken.blocks), len(own.blocks)),
         "parameters": (taken.parameters, own.parameters),
@@ -71,19 +78,6 @@ def _refuse_other_model(request: TrialRequest, profile: Profile, *, cluster: Any
         )
 
 
-def _inputs(request: TrialRequest, cluster: Any) -> PlanInputs:
-    """What the model of a request is, without a profile."""
-    asked = {
-        "model": request.model,
-        "cluster": cluster,
-        "devices": request.ranks,
-        "mini_batch_size": configuration_of(request).mini_batch_size,
-        "sequence_length": request.sequence_length,
-        "precision": _precision(request),
-    }
-    return gather(read_request(asked), library)
-
-
 def _check_cut(request: TrialRequest, *, blocks: int) -> None:
     """Raises ConfigurationError for numbers of blocks that are not the model's, before anything starts."""
     if request.partition is not None:
@@ -95,23 +89,30 @@ def _check_cut(request: TrialRequest, *, blocks: int) -> None:
 def _expect(
     request: TrialRequest, *, cluster: Any, profile: Profile | None, partition: str = "balanced"
 ) -> Expectation:
-    # One that cannot be planned runs the operations of 1F1B, and is cut alike.
-    schedule = request.schedule if request.schedule in SCHEMES else "dapple"
-    configuration = configuration_of(request).with_(schedule=schedule)
-    asked = {
+    asked = _asked(request, cluster=cluster, profile=profile) | {"partition": partition}
+    configuration = configuration_of(request).with_(schedule=_planned_schedule(request))
+    return expect(read_request(asked), configuration, library, profile=profile)
+
+
+def _asked(request: TrialRequest, *, cluster: Any, profile: Profile | None) -> dict[str, Any]:
+    """The plan that a run is expected by."""
+    return {
         "model": {"profile": profile.fingerprint()} if profile else request.model,
         "cluster": cluster,
         "devices": request.ranks,
-        "mini_batch_size": configuration.mini_batch_size,
+        "mini_batch_size": configuration_of(request).mini_batch_size,
         "sequence_length": None if profile else request.sequence_length,
         "precision": None if profile else _precision(request),
         "optimizer": request.optimizer,
         "optimizer_sharding": request.optimizer_sharding,
         "compression": request.compression,
-        "schedules": [schedule],
-        "partition": partition,
+        "schedules": [_planned_schedule(request)],
     }
-    return expect(read_request(asked), configuration, library, profile=profile)
+
+
+def _planned_schedule(request: TrialRequest) -> str:
+    """One that cannot be planned runs the operations of 1F1B, and is cut alike."""
+    return request.schedule if request.schedule in SCHEMES else "dapple"
 
 
 def _buckets(request: TrialRequest, gradient_bytes: int) -> int:
